@@ -44,6 +44,7 @@ def load_backend(name):
 
 
 def measure_compute(torch, distributed, seconds):
+    """Print the FLOP rate of matrix products on this rank while all ranks do the same."""
     left, right = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
     torch.mm(left, right)
     distributed.barrier()
@@ -103,6 +104,7 @@ def throttled_seconds():
 
 
 def control_groups():
+    """Yield the folders of this process's CPU control groups and their ancestors."""
     try:
         with open("/proc/self/cgroup") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -195,6 +197,7 @@ class Bench(object):
         return max(0.0, self.end - time.perf_counter())
 
     def run(self, largest):
+        """Measure growing sizes until memory or time runs out; print the sizes that are left."""
         memory = self.least(available_memory() // (PART_OF_MEMORY * local_ranks()))
         sizes = []  # type: list
         while SMALLEST * FACTOR ** len(sizes) <= largest:

@@ -32,6 +32,7 @@ def wrap_ddp_module(module):
 
 
 def wrap_class(ddp):
+    """Wrap DDP's constructor and both ways to register a hook, so that a user's hook wins."""
     init, register = ddp.__init__, ddp.register_comm_hook
     builtin = ddp._register_builtin_comm_hook
 
@@ -72,6 +73,7 @@ def wrap_class(ddp):
 
 
 def compress_gradients(ddp):
+    """Register the compressing hook for a DDP model, or say why it is not used."""
     import torch  # type: ignore
     import torch.distributed as dist  # type: ignore
 

@@ -76,6 +76,7 @@ def exit_code():
 
 
 def let_gloo_finish():
+    """Give up the GIL until all threads of gloo are asleep, for at most LONGEST seconds."""
     end = time.time() + LONGEST
     before = gloo_threads()
     while before and time.time() < end:
@@ -102,6 +103,7 @@ def gloo_threads():
 
 
 def exit_with_script_code(is_watched):
+    """Flush the output, and write the script's exit code to PID.ended."""
     try:
         let_gloo_finish()
         code = exit_code() if is_watched else None
@@ -117,5 +119,5 @@ def exit_with_script_code(is_watched):
 
 
 def begin(after_import):
-    """Register `finish` before anything of the user's, so that it is called last."""
+    """Register the exit function before any of the user's, so that it is called last."""
     atexit.register(exit_with_script_code, watch_exit_code())

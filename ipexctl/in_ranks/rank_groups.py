@@ -95,6 +95,7 @@ class Record(object):
         return [getattr(world, n) if world else getattr(self.distributed, "_" + n) for n in names]
 
     def look(self):
+        """Update the groups from torch.distributed and from gloo's recorded operations."""
         if not self.distributed.is_initialized():
             return
         self.place, self.world = self.distributed.get_rank(), self.distributed.get_world_size()
@@ -121,6 +122,7 @@ class Record(object):
         row[3] = max(row[3], count or 0)
 
     def write(self):
+        """Write the record to PID-TIME.groups; if nothing has changed, only touch that file."""
         safely(self.look)
         ended, rows = self.ended, list(self.groups.values())
         document = {

@@ -35,6 +35,7 @@ class Finder(object):
 
 
 def call_after(loader, calls):
+    """Make a loader call these functions with the module after it has run."""
     if not hasattr(loader, "exec_module"):
         return
     run = loader.exec_module
@@ -132,6 +133,7 @@ def write_whole(base, data):
 
 
 def begin():
+    """Set up stacks on SIGNAL, and import the modules in IPEXCTL_MODULES."""
     if os.environ.get("IPEXCTL_LOOK") != "0":
         write_stacks_on_signal()
         at_fork = getattr(os, "register_at_fork", None)  # not in Python 3.6

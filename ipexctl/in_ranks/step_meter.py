@@ -28,6 +28,7 @@ class Meter(object):
         self.told_steps = 0
 
     def step(self, optimizer):
+        """Count a step of the first optimizer; report it if one is due."""
         if self.optimizer is None:
             self.optimizer = optimizer
         elif self.optimizer is not optimizer:

@@ -121,6 +121,7 @@ def place_of(frame, line=None):
 
 
 def wait_of(stack, stacks, holders):
+    """Return what a thread waits for, as fields of its row: call, what, by, state."""
     row = {}
     if is_wrapper(stack[0]):
         stack = stack[1:]
@@ -156,6 +157,7 @@ def is_wrapper(frame):
 
 
 def wait_in_library(frame, inner, stacks, holders):
+    """Describe a wait inside threading, queue, futures or a pool, by the waited-for object."""
     owner, function = frame.f_locals.get("self"), frame.f_code.co_name
     if function == "_shutdown" and owner is None:
         alive = [thread for thread in dict(threading._active).values() if not thread.daemon]  # type: ignore
@@ -235,6 +237,7 @@ def lock_of(value):
 
 
 def find_lock_holder(lock, holders):
+    """Return {by: thread, at: place} of a lock's holder, {} if it is not known."""
     ident, place = holders.get(id(lock), (None, None))
     if isinstance(lock, RLOCK):
         owner = repr(lock).partition("owner=")[2].split(" ")[0]
@@ -362,7 +365,7 @@ def find_pending_call(frame):
 
 
 def position_of(frame):
-    """Return (line, column) of the start and the end of the evaluated expression; None: unknown."""
+    """Return (line, column) of the start and end of the evaluated expression, None if unknown."""
     positions = getattr(frame.f_code, "co_positions", None)  # Python 3.11
     if positions is not None and frame.f_lasti >= 0:
         for number, (line, end_line, column, end_column) in enumerate(positions()):

@@ -105,7 +105,7 @@ def test_a_run_whose_ranks_all_end_well_is_over_with_mpirun() -> None:
     assert not judge.over
     judge.take("a", {"event": "exited", "key": "mpirun", "code": 0}, 5.1)
     judge.tick(5.1)
-    assert (judge.over, judge.all_well(), facts(judge)) == ("ended", True, ["rank"] * 4)
+    assert (judge.over, judge.is_success(), facts(judge)) == ("ended", True, ["rank"] * 4)
 
 
 def test_after_a_failure_the_others_have_a_moment_and_are_not_told_to_go() -> None:
@@ -115,7 +115,7 @@ def test_after_a_failure_the_others_have_a_moment_and_are_not_told_to_go() -> No
     judge.tick(7.9)
     assert not judge.over
     judge.tick(8.0)
-    assert (judge.over, judge.all_well()) == ("ended", False)
+    assert (judge.over, judge.is_success()) == ("ended", False)
 
 
 def test_ctrl_c_gives_time_and_the_second_one_none() -> None:
@@ -193,7 +193,7 @@ def test_every_run_ends_and_none_with_a_failure_is_well(events: Any, mpi: bool) 
         if kind == "rank":
             ends(judge, min(what, 3), how, now)
         elif kind == "lost":
-            judge.host_lost(what, "why", now)
+            judge.record_lost_host(what, "why", now)
         elif kind == "ask":
             judge.ask_to_end("x", 10.0, now)
         elif kind == "mpirun":
@@ -203,7 +203,7 @@ def test_every_run_ends_and_none_with_a_failure_is_well(events: Any, mpi: bool) 
             judge.take(host, {"event": "frozen", "rank": what, "seconds": 30}, now)
         judge.tick(now)
     failed = any(not well for well in judge.ended.values())
-    assert not (failed and judge.all_well())
+    assert not (failed and judge.is_success())
     if judge.decided or judge.all_ended():
         judge.tick(now + 20.0)
         assert judge.over

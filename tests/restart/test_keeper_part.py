@@ -115,9 +115,9 @@ def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() 
         record=types.SimpleNamespace(term=4, lines=[]), said={}, orders={},
         led_term=4, ordered=0, wanted=0.0, next_order=9.0,
     )  # fmt: skip
-    Keeper.lead(keeper, member, 1.0, set())
+    Keeper.lead_run(keeper, member, 1.0, set())
     assert wanted == []
-    Keeper.lead(keeper, member, 1.0, {"b"})
+    Keeper.lead_run(keeper, member, 1.0, {"b"})
     assert wanted == [({"running": 1}, 4)]
 
 

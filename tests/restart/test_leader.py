@@ -376,7 +376,7 @@ def test_a_run_that_a_user_stops_is_not_started_again() -> None:
 
 def test_the_orders_of_a_host_that_is_back() -> None:
     run = RestartedRun(places=[("a", "10.0.0.97", 1), ("b", "10.0.0.98", 2)])
-    found = {name: run.leader.orders_of_returned(name) for name in "bcz"}
+    found = {name: run.leader.make_returned_order(name) for name in "bcz"}
     assert found["b"].restart_plan == run.told
     assert found["c"].spare is True and found["c"].returned is True
     assert not {"sheets", "common"} & found["c"].document()["night"].keys()

@@ -58,6 +58,7 @@ class Connections:
         self.found = connections
 
     def of(self, pid, parent):
+        """Return up to CONNECTIONS rows of a rank's connections, unanswered ones first."""
         inodes = socket_table.own_sockets(pid, parent)
         rows = []
         for link in self.found:
@@ -81,6 +82,7 @@ class RankLooker:
         self.before = self.use([pid] + self.below)
 
     def unseen(self, rank):
+        """Return the row of a rank about which nothing could be found out yet."""
         return {
             "rank": rank,
             "pid": self.pid,
@@ -118,6 +120,7 @@ class RankLooker:
         self.row["state"] = process_state.read_process_state(self.pid)
 
     def ask(self, connections, deadline):
+        """Ask the rank and its children for their stacks and waits, until `deadline`."""
         pids = [self.pid] + self.below[:ASKED]
         stacks = {pid: python_stacks.Question(self.site, pid) for pid in pids}
         recorded = python_stacks.RankQuestion(self.site, self.pid, self.row["state"])
@@ -142,7 +145,7 @@ class RankLooker:
         for pid, question in stacks.items():
             why, threads = question.answer()
             row = self.seen.get(pid, self.row)
-            row["threads"], row["forked"] = threads, question.forked_at()
+            row["threads"], row["forked"] = threads, question.find_fork()
             if pid == self.pid:
                 row["stacks"] = why
                 add_waits(threads, waits, pid, connections)
@@ -172,6 +175,7 @@ class RankLooker:
         self.after = self.use(pids)
 
     def result(self, alive):
+        """Return the rank's row, with the CPU use over the interval and its child processes."""
         (cpu, main), (cpu_after, main_after) = self.before, self.after
         row = dict(self.row)
         row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()) - self.our_cpu)

@@ -40,7 +40,7 @@ class Question:
             self.size, self.grew = size, now
         return bool(self.why) or (self.grew is not None and now - self.grew >= SETTLED)
 
-    def forked_at(self):
+    def find_fork(self):
         """Return [path, line, ""] of the line that forked this process, or None."""
         match = search_stack_file(self.path, rb"^forked (\d+) (.+)$")
         return match and [match.group(2).decode("utf-8", "replace"), int(match.group(1)), ""]
@@ -72,6 +72,7 @@ class RankQuestion:
             self.why = "silent" if state in "TtXZ" else self.ask(base + "ask")
 
     def ask(self, path):
+        """Write to the pipe that the rank reads. Return "", or "silent" if that is not possible."""
         try:
             if os.path.exists(self.path):
                 os.unlink(self.path)

@@ -91,6 +91,7 @@ def find_innermost_loop(tree, line):
 
 
 def is_quiet(statement):
+    """Return whether a statement only waits, tests, or prints: it computes nothing."""
     if isinstance(statement, (ast.Pass, ast.Continue, ast.Break, ast.Raise)):
         return True
     if isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.Return)):

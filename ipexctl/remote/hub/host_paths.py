@@ -52,6 +52,7 @@ class HostPaths:
             del self.reported[key]  # the host is lost, so it will not be reached again
 
     def cuts(self):
+        """Return {(what, its opposite, hosts): since when} of hosts that are cut off."""
         cuts = {}  # type: dict[tuple, float]
         for host, since in self.quiet.items():
             pair = (self.first, host)

@@ -56,7 +56,7 @@ class Hub:
         self.all_swept = threading.Event()
 
     def begin(self):
-        """Return the port on which the other hosts connect, 0 if there are none."""
+        """Start the hub. Return the port on which the other hosts connect, 0 if there are none."""
         port = 0
         if self.others:
             try:
@@ -94,7 +94,7 @@ class Hub:
         events = self.waiting()
         now = time.monotonic()
         if self.link is not None and self.link.longest_freeze() > self.supervisor.lease:
-            self.judge.host_lost(self.name, FROZEN % self.link.longest_freeze(), now)
+            self.judge.record_lost_host(self.name, FROZEN % self.link.longest_freeze(), now)
         for host, event in events:
             if host is not None:
                 self.take_report(host, event, now)
@@ -109,7 +109,7 @@ class Hub:
 
     def has_ended(self, now):
         """Decide whether the run is over; after success, its last checkpoint is copied first."""
-        copies = self.judge.all_well() and self.supervisor.plan.checkpoints
+        copies = self.judge.is_success() and self.supervisor.plan.checkpoints
         if not (self.judge.over and copies) or self.hurried:
             return bool(self.judge.over)
         self.over_since = self.over_since or now
@@ -130,6 +130,7 @@ class Hub:
         return events
 
     def take_report(self, host, event, now):
+        """Pass a host's event to the part that handles it: sweep, checkpoints or judge."""
         if event.get("event") == "swept":
             self.swept[host] = run_events.Swept.read(event).survivors
             self.count_swept()
@@ -137,11 +138,12 @@ class Hub:
             self.take_checkpoint(host, event, now)
         else:
             if is_failure(event):
-                self.blame(host, now)
+                self.report_lost_peers(host, now)
             self.hurried = self.hurried or event.get("event") == "stop"
             self.judge.take(host, event, now)
 
     def take_checkpoint(self, host, event, now):
+        """Pass a message about checkpoints on; an invalid one is noted, and the run continues."""
         try:
             message = copy_messages.read(event)
             if isinstance(message, copy_messages.CopierServes):
@@ -156,17 +158,18 @@ class Hub:
         if set(self.swept) | self.judge.lost >= set(self.others):
             self.all_swept.set()
 
-    def blame(self, host, now):
-        """Report other hosts whose link is down as lost: this failure is a consequence of that."""
+    def report_lost_peers(self, host, now):
+        """Report hosts whose link is down as lost first: they may have caused this failure."""
         settled = self.judge.decided or self.judge.all_ended()
         if self.link is not None and not settled:
             connected = self.link.connected() | {host, self.name}
             for peer in self.others:
                 if peer not in connected and peer in self.judge.ready:
                     why = ENDED if self.link.absent(peer) else CUT
-                    self.judge.host_lost(peer, why, now)
+                    self.judge.record_lost_host(peer, why, now)
 
     def take_request(self, order, now):
+        """Handle a request of a watching command: to stop, to doubt a host, to give up."""
         if isinstance(order, watch_orders.Interrupt):
             self.hurried = True
             self.judge.ask_to_end(order.interrupt, order.seconds, now)
@@ -178,6 +181,7 @@ class Hub:
             self.judge.abandoned(order.why)
 
     def look_at_hosts(self, now):
+        """Report hosts as lost that are silent for the lease, gone, or doubted by the watcher."""
         if self.link is None or self.judge.over:
             return
         connected = self.link.connected()
@@ -187,22 +191,23 @@ class Hub:
             if host not in self.judge.lost and host in self.judge.ready:
                 self.judge.paths.listen(host, silence, now)
             if silence > self.supervisor.lease:
-                self.judge.host_lost(host, "no message from it for %.0f s" % silence, now)
+                self.judge.record_lost_host(host, "no message from it for %.0f s" % silence, now)
             elif self.link.absent(host) > GONE:
-                self.judge.host_lost(host, why or ENDED, now)
+                self.judge.record_lost_host(host, why or ENDED, now)
             elif now - since > GONE:
                 if host not in connected or silence > 2 * GONE:
-                    self.judge.host_lost(host, why, now)
+                    self.judge.record_lost_host(host, why, now)
                 else:
                     del self.doubts[host]  # only the watcher does not reach it
 
     def pass_on(self, is_over):
+        """Send the collected orders and facts; once the run is over, tell all hosts to stop."""
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
         orders, self.checkpoints.orders = orders + self.checkpoints.orders, []
         facts, self.checkpoints.facts = facts + self.checkpoints.facts, []
         if is_over and not self.over_sent:
-            facts.append(run_events.Over(self.judge.over, self.judge.all_well()).document())
+            facts.append(run_events.Over(self.judge.over, self.judge.is_success()).document())
         for host, order in orders:
             self.send(host, order)
         if facts:

@@ -55,9 +55,10 @@ class Judge:
             event = run_events.read_run_event(event)
             getattr(self, "on_%s" % event.event)(host, event, now)
         except Exception:  # the host has another version, or a bug
-            self.host_lost(host, "the host sent an invalid message", now)
+            self.record_lost_host(host, "the host sent an invalid message", now)
 
     def tick(self, now):
+        """Do what is due: --timeout, stalls, cut connections, and the deadline for the end."""
         limit = self.run.timeout
         if limit and now - self.began > limit and not self.decided and not self.over:
             self.fact(run_events.TimedOut(limit))
@@ -77,7 +78,7 @@ class Judge:
     def all_ended(self):
         return len(self.ended) == self.world
 
-    def all_well(self):
+    def is_success(self):
         return self.all_ended() and all(self.ended.values())
 
     def ask_to_end(self, by, seconds, now):
@@ -90,7 +91,7 @@ class Judge:
         self.fact(run_events.EndAsked(by, seconds))
         self.ask_ranks(by, seconds, now)
 
-    def host_lost(self, host, why, now):
+    def record_lost_host(self, host, why, now):
         if host in self.lost or self.over:
             return
         self.lost.add(host)
@@ -153,6 +154,7 @@ class Judge:
             self.order(self.spawned[event.key], hub_orders.Kill("daemon%d" % event.key))
 
     def on_exited(self, host, event: run_events.Exited, now):
+        """Handle the end of mpirun or of a daemon; it is early if ranks are still running."""
         name, code, error = event.key, event.code, event.error
         key = None if name == "mpirun" else int(name[len("daemon") :])
         if key in self.gone:

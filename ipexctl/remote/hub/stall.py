@@ -29,7 +29,7 @@ class StallWatch:
         self.quiet_at[host] = (seconds, now)
 
     def moved(self, now):
-        """Note that a rank started or ended."""
+        """Note that a rank started or ended, which counts as progress."""
         self.progress = now
 
     def quiet(self, active, now):
@@ -51,7 +51,7 @@ class StallWatch:
             self.looked[host] = computes
 
     def complete(self, active, now):
-        """Return whether the look that was ordered is complete; True once for each look."""
+        """End the look when all hosts have answered or time is up; return True once per look."""
         if self.began is None:
             return False
         if not set(active) <= set(self.looked) and now - self.began < self.wait:
@@ -63,7 +63,7 @@ class StallWatch:
         return any(self.looked.values())
 
     def wants_last_look(self, active, now):
-        """Return whether to look before the run is ended: it is quiet, the last look is old."""
+        """Return whether to look before the run ends: ranks are quiet, the last look is old."""
         return self.quiet(active, now) >= QUIET and now - self.last > FRESH and self.began is None
 
     def news(self, active, now):

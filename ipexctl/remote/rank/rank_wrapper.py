@@ -51,6 +51,7 @@ def request_launch(argv):
 
 
 def main(rank, local_rank):
+    """Run one rank: get its orders, supervise the script, report its end; return the exit code."""
     link, reader = greet_supervisor({"hello": "rank", "rank": rank, "local": local_rank})
     orders = reader.next()
     if orders is None or "refused" in orders:
@@ -260,7 +261,7 @@ def signal_group(pid, number):
 
 
 class Messages:
-    """Messages sent by `send`, from a socket that only this user can connect to."""
+    """Messages sent by `send_message`, from a socket that only this user can connect to."""
 
     def __init__(self, link):
         self.link = link

@@ -62,6 +62,7 @@ class Part:
                 keeper.take(keeper.name, PartFailed(self.attempt, problem))
 
     def look(self, now):
+        """Read the journal; check once per second whether supervisor or guardian is alive."""
         self.read()
         if now < self.next_look or self.ended:
             return
@@ -77,6 +78,7 @@ class Part:
                 self.vanished()
 
     def read(self):
+        """Update the state of this part from new records of its journal."""
         for record, _ in self.journal.new():
             self.seconds = record.get("at", self.seconds)
             fact = record.get("fact")
@@ -93,7 +95,7 @@ class Part:
                 self.ended = True
 
     def vanished(self):
-        """End the ranks and note the loss: supervisor and guardian are gone and could not."""
+        """Kill the ranks and note the loss: supervisor and guardian have disappeared."""
         self.ended = True
         rank_wrapper.kill_all(self.run_id, NO_PROCESS)
         if not self.facts and self.seen:
@@ -101,6 +103,7 @@ class Part:
             self.facts.append(run_events.make_host_fact(self.order.host, run_events.HostLost(why)))
 
     def end(self):
+        """Return how this part ended, as the leader has to know it."""
         return PartOver(
             attempt=self.attempt,
             well=self.well,

@@ -26,7 +26,7 @@ class Starter:
         theirs.close()
 
     def has_ended(self):
-        """Return whether it has ended: it sends nothing, so only end-of-file is readable."""
+        """Return whether the child has ended: it sends nothing, so only end-of-file is readable."""
         return bool(select.select([self.ours], [], [], 0)[0])
 
     def begin(self):
@@ -39,6 +39,7 @@ class Starter:
 
 
 def serve_start_requests(link):
+    """Fork a guardian for each file descriptor received; collect guardians that have ended."""
     while True:
         readable = select.select([link], [], [], LOOK)[0]
         try:

@@ -76,6 +76,7 @@ def fork_keeper(order: StartOrder):
 
 
 def run_keeper(order: StartOrder):
+    """Run as keeper until the run ends; end this host's part after an internal error."""
     if order.secret:
         no_core_dump()
     rank_wrapper.set_name(NAME)
@@ -147,6 +148,7 @@ class Keeper:
             self.record.add(line, term)
 
     def keep(self):
+        """Answer this host's processes, and process messages until the run is over."""
         control.serve_control_socket(
             self.base, control.keeper_of(self.name), self.answer, lambda link: None
         )
@@ -180,17 +182,19 @@ class Keeper:
         return self.answer_to(question).document()
 
     def answer_to(self, question: KeeperQuestion):
+        """Return whether this keeper leads, what it waits for, and orders for a returned host."""
         own_leader, reached = self.leader, self.connected() | {self.name}
         if own_leader is None:
             why = SMALLER % self.name + RETURNED if self.alone else ""
             return KeeperAnswer(waits=why)
         away = [name for name in self.restart_plan.hosts if name not in reached]
         returned = question.returned
-        order = own_leader.orders_of_returned(returned) if returned in away else None
+        order = own_leader.make_returned_order(returned) if returned in away else None
         orders = order.replace(keys=self.keys).document() if order else {}
         return KeeperAnswer(True, own_leader.waits, away, orders)
 
     def turn(self):
+        """Process waiting messages, then do what is due: vote, lead, look at the part, report."""
         wait = LOOK
         try:
             while True:
@@ -208,7 +212,7 @@ class Keeper:
         self.turned = now
         if self.member is not None:
             self.member.tick(reached & set(self.member.nodes))
-            self.lead(self.member, now, reached)
+            self.lead_run(self.member, now, reached)
         self.note_record()
         self.look_at_part(now)
         self.speak(now, reached)
@@ -218,6 +222,7 @@ class Keeper:
             self.over = True
 
     def hear(self, name, message):
+        """Handle a message of another keeper, of this host's part, or of a process of this host."""
         if isinstance(message, dict):
             parsed = KeeperSaid.any_of(message)
             message = parsed and parsed.check()
@@ -229,20 +234,20 @@ class Keeper:
         elif isinstance(message, Ordered):
             self.obey(message.order, message.term, message.lines)
         elif isinstance(message, PartReady):
-            self.happened("ready", message)
+            self.set_state("ready", message)
         elif isinstance(message, PartFailed):
-            self.happened("failed", message)
+            self.set_state("failed", message)
         elif isinstance(message, KeeperQuestion):
-            self.happened("stop", message.stop)
+            self.set_state("stop", message.stop)
             self.look_for_leader(time.monotonic())
 
-    def happened(self, kind, value):
+    def set_state(self, kind, value):
         setattr(self.state, kind, value)
         self.since[kind] = time.monotonic()
         self.next_word = 0.0
 
     def mine(self, now):
-        """Return the state of this host now."""
+        """Return this host's state, with ages as of now."""
         state = self.state.replace()
         if state.over:
             state.over = state.over.replace(ago=now - self.since["over"])
@@ -253,7 +258,7 @@ class Keeper:
         return state
 
     def speak(self, now, reached):
-        """Report this host's state to the voters."""
+        """Report this host's state to the voters every SAYS seconds, or at once after a change."""
         if now < self.next_word:
             return
         self.next_word = now + SAYS
@@ -261,7 +266,8 @@ class Keeper:
         for name in reached & {place[0] for place in self.restart_plan.places}:
             self.send(name, Mine(state))
 
-    def lead(self, member, now, reached):
+    def lead_run(self, member, now, reached):
+        """Add lines to the record and send orders, while this host leads a majority of voters."""
         term = member.term()
         if not member.leads():
             self.leader = None
@@ -296,7 +302,7 @@ class Keeper:
                 self.send(name, Ordered(order, term, [] if name in member.nodes else lines))
 
     def obey(self, order: KeeperOrder, term, lines=()):
-        """Execute an order, unless its leader is older than the last one that sent any."""
+        """Execute a leader's order, unless a later leader has sent one before."""
         number, clear = order.number, order.clear
         if term < self.term:
             return
@@ -382,14 +388,15 @@ class Keeper:
         return part is self.part
 
     def look_at_part(self, now):
+        """Report the end of this host's part, and that no rank of the last attempt is left."""
         part = self.part
         if part is not None:
             part.look(now)
         if part is not None and part.ended and not part.reported:
             part.reported = True
-            self.happened("over", part.end())
+            self.set_state("over", part.end())
         if self.clearing and (part.ended if part else not self.is_left()):
-            self.happened("cleared", self.copies.report(self.attempts(), self.clearing))
+            self.set_state("cleared", self.copies.report(self.attempts(), self.clearing))
             self.clearing = 0
 
     def is_left(self):

@@ -65,6 +65,7 @@ class Leader:
     # -- an attempt runs --
 
     def in_watch(self, now, reached, states: "dict[str, HostReport]"):
+        """Return the line that ends the attempt when its hosts have reported or are lost."""
         record, lease = self.record, self.restart_plan.lease
         parts = {host: state.over for host, state in states.items() if state.over}
         parts = {host: part for host, part in parts.items() if part.attempt == record.number}
@@ -87,6 +88,7 @@ class Leader:
         return None
 
     def over(self, parts: "dict[str, PartOver]", reached, now):
+        """Return the AttemptEnded line, from the reports of hosts that have ended their part."""
         reports = [parts[host] for host in self.names if host in parts]
         facts = max([[], *(report.facts for report in reports)], key=len)
         lasted = max((report.seconds for report in reports), default=0.0)
@@ -109,6 +111,7 @@ class Leader:
     # -- it has ended --
 
     def in_clear(self, now, reached, states: "dict[str, HostReport]"):
+        """Return the line that begins the next attempt or ends the run; None while hosts clear."""
         record, ending = self.record, self.record.endings[-1]
         if record.stopped:
             return RunEnded("stopped by %s" % record.stopped, False, by_user=True)
@@ -119,7 +122,7 @@ class Leader:
         cleared = {host: part for host, part in reports.items() if part and part.attempt == attempt}
         done = reached <= set(cleared) or now - self.came > CLEAR
         paused = now - self.since >= restart_policy.restart_pause(record.endings)
-        if not (done and paused and self.fenced(now, cleared)):
+        if not (done and paused and self.is_fenced(now, cleared)):
             return None
         usable = set(cleared)
         unreliable = record.weak()
@@ -130,7 +133,7 @@ class Leader:
         checkpoints = {host: part.checkpoints for host, part in cleared.items()}
         newest = newest_complete_checkpoint(checkpoints)
         if record.complete and not newest:
-            decision = self.for_checkpoint(now, reached)
+            decision = self.wait_for_checkpoint(now, reached)
             if decision is not True:
                 return decision
         name = newest.name if newest else ""
@@ -158,7 +161,7 @@ class Leader:
             away="" if newest else record.complete,
         )
 
-    def fenced(self, now, cleared):
+    def is_fenced(self, now, cleared):
         """Return whether every silent host of the attempt must have ended its ranks by now."""
         record, lease = self.record, self.restart_plan.lease
         for host in set(record.hosts) - set(cleared):
@@ -169,7 +172,7 @@ class Leader:
                 return False
         return True
 
-    def for_checkpoint(self, now, reached):
+    def wait_for_checkpoint(self, now, reached):
         """Choose the checkpoint to begin with. Return None while a lost host may have it, True to
         begin without one, or the end of the run."""
         if self.restart_plan.without == "begin":
@@ -195,6 +198,7 @@ class Leader:
     # -- it begins --
 
     def in_begin(self, now, reached, states: "dict[str, HostReport]"):
+        """Return AttemptRuns when all hosts are ready, AttemptEnded if one cannot begin."""
         record = self.record
         for host in record.hosts:
             failed = states[host].failed if host in states else None
@@ -202,7 +206,7 @@ class Leader:
                 return self.in_vain(host, failed.why)
             if host not in reached:
                 return self.in_vain(host, "the connection ended")
-        unready = [host for host in record.hosts if self.port_of(states, host) is None]
+        unready = [host for host in record.hosts if self.find_port(states, host) is None]
         if not unready:
             return AttemptRuns(record.number)
         if now - self.since > BEGIN:
@@ -213,28 +217,28 @@ class Leader:
         end = restart_policy.make_ending(True, "%s: %s" % (host, why), lost=[host])
         return AttemptEnded(self.record.number, False, **end, lasted=0.0, complete="")
 
-    def port_of(self, states: "dict[str, HostReport]", host):
+    def find_port(self, states: "dict[str, HostReport]", host):
         ready = states[host].ready if host in states else None
         return ready.port if ready and ready.attempt == self.record.number else None
 
     # -- what the hosts are to do --
 
     def orders(self, states: "dict[str, HostReport]"):
-        """Return {host: KeeperOrder}."""
+        """Return {host: KeeperOrder}, as the record requires it."""
         record = self.record
         number, clear = record.number, record.cleared()
         orders = {host: KeeperOrder(number, clear, record.end) for host in self.names}
         if record.phase() == "begin":
             for begin in self.begins(states):
                 orders[begin.asked.host].begin = begin
-        elif record.phase() == "watch" and self.port_of(states, record.hosts[0]) is not None:
+        elif record.phase() == "watch" and self.find_port(states, record.hosts[0]) is not None:
             address = self.restart_plan.host_plans[record.hosts[0]].address
             for host in record.hosts:
-                orders[host].hub = address, self.port_of(states, record.hosts[0])
+                orders[host].hub = address, self.find_port(states, record.hosts[0])
         return orders
 
     def begins(self, states: "dict[str, HostReport]"):
-        """Yield the BeginPart of each host."""
+        """Yield the BeginPart of each host of the attempt that begins."""
         line, plans = self.record.attempts[-1], self.restart_plan.host_plans
         cleared = {host: state.cleared for host, state in states.items() if state.cleared}
         layout = None
@@ -254,7 +258,7 @@ class Leader:
             yield BeginPart(order, None if work in laid_folders else layout)
             laid_folders.add(work)  # of hosts that share the folder, only the first lays out
 
-    def orders_of_returned(self, name):
+    def make_returned_order(self, name):
         """Return a StartOrder for the keeper of a host that was away, None if the run lacks it."""
         if name not in self.restart_plan.host_plans:
             return None

@@ -31,10 +31,10 @@ class RestartRecord:
         if isinstance(line, Leads):
             if term > self.term:
                 self.term, self.leader = term, line.leads
-        elif term == self.term and self.end is None and self.fits(line):
+        elif term == self.term and self.end is None and self.is_next(line):
             self.fold(line)
 
-    def fits(self, line: RecordLine):
+    def is_next(self, line: RecordLine):
         if isinstance(line, AttemptBegins):
             return self.phase() == "clear" and line.attempt == self.number + 1
         if isinstance(line, AttemptRuns):
@@ -44,6 +44,7 @@ class RestartRecord:
         return not (isinstance(line, StopNoted) and self.stopped)
 
     def fold(self, line: RecordLine):
+        """Append a line, and update the state that follows from the lines."""
         self.lines.append(line)
         if isinstance(line, AttemptBegins):
             self.attempts.append(line)
@@ -73,11 +74,11 @@ class RestartRecord:
         return "watch" if self.running == self.number else "begin"
 
     def cleared(self):
-        """Return the last attempt that has ended: hosts must not have ranks of it."""
+        """Return the number of the last attempt that has ended: no host may have ranks of it."""
         return self.endings[-1].ended if self.endings else 0
 
     def used(self):
-        """Return the number of restarts of which the ranks started."""
+        """Return the number of restarts whose ranks started: they count for --restarts."""
         return sum(ending.ran for ending in self.endings[1:])
 
     def in_vain(self):
@@ -85,5 +86,5 @@ class RestartRecord:
         return list(itertools.takewhile(lambda ending: not ending.ran, reversed(self.endings)))
 
     def weak(self):
-        """Return the hosts that could not begin one of those attempts."""
+        """Return the hosts that could not begin one of the attempts in `in_vain`."""
         return {host for ending in self.in_vain() for host in ending.lost}

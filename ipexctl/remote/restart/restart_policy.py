@@ -49,6 +49,7 @@ NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
 
 
 def of_rank(fact, seconds):
+    """Return how a failed rank ended the attempt, and whether a restart can help."""
     end = fact["ended"]
     lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
     last_line = _RANK.sub("", lines[-1].strip())[:200] if lines else ""

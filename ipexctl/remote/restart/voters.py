@@ -60,7 +60,7 @@ class Member(SyncObj):  # type: ignore[misc]
         self.apply(line, term)
 
     def tick(self, connected):
-        """Do what is due. `connected`: names of the members that are connected."""
+        """Let Raft do what is due. `connected`: names of the members that are connected."""
         for name in connected - self.connected:
             self.links._onNodeConnected(self.nodes[name])
         for name in self.connected - connected:
@@ -70,6 +70,7 @@ class Member(SyncObj):  # type: ignore[misc]
             self.doTick(0)
 
     def take(self, name, text):
+        """Handle a Raft message of another member, but no candidacy against a working leader."""
         message = pickle.loads(base64.b64decode(text))
         kind = message["type"]
         if kind == "append_entries" and message["term"] >= self._getTerm():
@@ -93,7 +94,7 @@ class Member(SyncObj):  # type: ignore[misc]
 
 
 class Links(Transport):  # type: ignore[misc]
-    """PySyncObj's transport, over links that are there already."""
+    """PySyncObj's transport, over the connections that the keeper has."""
 
     ready = True
 

@@ -69,6 +69,7 @@ def accept_connections(listener, answer, watch):
 
 
 def answer_connection(link, answer, watch):
+    """Answer one message, or hand the connection to `watch` if the message asks for that."""
     link.settimeout(PATIENCE)
     try:
         message = receive_line(link)

@@ -86,6 +86,7 @@ def note_end(order: StartOrder, killed, survivors, seconds):
 
 
 def become_supervisor(link, order: StartOrder, scratch, pulse):
+    """Run the supervisor in this forked process, report its failure, and exit."""
     try:
         os.setsid()
         supervisor.run_supervisor(link, order, scratch, pulse)

@@ -44,6 +44,7 @@ class Sampler:
             return {rank: pids[0] for rank, pids in self.pids.items()}
 
     def loop(self, is_over):
+        """Take and record a sample every EVERY seconds; report ranks stopped beyond the lease."""
         while not is_over():
             time.sleep(EVERY)
             sample = self.sample()
@@ -63,7 +64,7 @@ class Sampler:
             total=total,
             net=self.network(),
             stopped=self.stopped(),
-            ranks=self.rank_cpus(),
+            ranks=self.measure_rank_cpus(),
         )
 
     def network(self):
@@ -79,7 +80,7 @@ class Sampler:
             rates += [(counts[i] - old_counts[i]) / seconds for i in (0, 1)]
         return max(rates)
 
-    def rank_cpus(self):
+    def measure_rank_cpus(self):
         """Return {rank: CPUs that its process kept busy since the last sample}."""
         pids = self.rank_pids()
         before, now = self.took, time.monotonic()

@@ -33,32 +33,33 @@ class HostPrograms:
         self.children = {}  # key -> Popen
         self.killed = set()  # keys of programs that were killed as ordered
 
-    def base_env(self):
+    def make_base_env(self):
         env = own_variables(KEPT)
         env.update(self.plan.env)
         env[rank_wrapper.RUN_MARK] = self.supervisor.run_id
         return env
 
-    def socket_path(self):
+    def get_socket_path(self):
         return os.path.join(self.scratch, "socket")
 
-    def program_env(self):
+    def make_program_env(self):
         """Return the environment of mpirun, its daemons and the wrappers; without secrets."""
-        env = self.base_env()
-        env["IPEXCTL_SOCKET"] = self.socket_path()
+        env = self.make_base_env()
+        env["IPEXCTL_SOCKET"] = self.get_socket_path()
         env["IPEXCTL_PROGRAMS"] = self.scratch
         env["IPEXCTL_PYTHON"] = sys.executable
         env["TMPDIR"] = self.scratch  # Open MPI's files there outlive it when it is killed
         return env
 
     def spawn(self, key, argv):
+        """Start a program of the plan, its output in a log; report it as exited if that fails."""
         if self.supervisor.over:
             return
         if argv not in self.plan.starts and argv[0] not in self.plan.daemons:
             why = "it is not a program of this run: %s" % argv[0]
             self.supervisor.report(run_events.Exited(key, 127, why))
             return
-        env = self.program_env()
+        env = self.make_program_env()
         path = os.path.join(self.supervisor.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
         parent = os.getpid()
         try:
@@ -77,16 +78,18 @@ class HostPrograms:
             self.supervisor.report(run_events.Exited(key, 127, str(e)))
             return
         self.children[key] = child
-        self.supervisor.log_begins(key, path)
+        self.supervisor.begin_log(key, path)
         self.wait(key, child)
 
     def wait(self, key, child):
         # PDEATHSIG follows the thread that forked, so this thread (which executes orders) must live
         # as long as the child; the waiting is done elsewhere.
+        """Wait in a thread until the program ends, then report its exit to the hub."""
+
         def waiter():
             code = child.wait()
             is_expected = key in self.killed or self.supervisor.is_ending(time.monotonic())
-            self.supervisor.log_ends(key)
+            self.supervisor.end_log(key)
             if self.supervisor.ranks.running and not by_signal(code):
                 # it gave up as a rank was killed: report that first; 0 follows an order to end
                 time.sleep(HESITATION if code else 2 * HESITATION)

@@ -71,7 +71,7 @@ class Pace:
         return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": describe_spans(spans)}
 
     def whole_run(self):
-        """Return the same for the whole run, with {..., cpus, programs: [[name, CPUs], ...]}."""
+        """Return the same for the entire run, and {cpus, programs: [[name, CPUs], ...]} besides."""
         cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
         pace = {"cpu": cpu, "ranks": describe_spans(self.spans), "cpus": os.cpu_count()}
         return dict(pace, programs=self.others.top())
@@ -86,6 +86,7 @@ def extend_spans(spans, ranks):
 
 
 def describe_spans(spans):
+    """Return {rank: [seconds, CPUs, bytes sent per second, share, waited]} of spans."""
     rates = {}
     for rank, (start, end) in sorted(spans.items()):
         seconds = end[0] - start[0]
@@ -140,7 +141,7 @@ class Programs:
             self.look(now, process_times())
 
     def look(self, now, table):
-        """Count a sample. `table`: pid -> (name, parent, ticks)."""
+        """Add other programs' CPU time. `table`: pid -> (name, parent, ticks)."""
         ours = with_ancestors(os.getpid(), table) | find_descendants(os.getpid(), table)
         others = {pid: (name, ticks) for pid, (name, _, ticks) in table.items() if pid not in ours}
         for pid, (name, ticks) in others.items():

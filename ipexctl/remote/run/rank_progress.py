@@ -59,6 +59,7 @@ class Progress:
             return now - max(self.since.values()) if self.since else 0.0
 
     def count(self, rank, net, processes, now):
+        """Note progress of a rank if its output, traffic or disk use has grown meanwhile."""
         size = size_of(run_folders.log_of(self.supervisor.dir, rank))
         files = {pid: file_bytes(pid) for pid in processes or ()}
         old_time, old_size, old_net, old_files = self.before.get(rank, (now, size, net, {}))

@@ -20,7 +20,7 @@ class Records:
         self.pids[rank] = pid
 
     def read(self):
-        """Read new and changed records. Return whether there are any."""
+        """Read new and changed records. Return whether any record has changed."""
         try:
             names = [name for name in os.listdir(self.folder) if name.endswith(".groups")]
         except OSError:

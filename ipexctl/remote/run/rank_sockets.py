@@ -39,7 +39,7 @@ class Ranks:
         self.killed_for_memory = health_sampler.oom_kills()
 
     def listen(self):
-        path = self.supervisor.programs.socket_path()
+        path = self.supervisor.programs.get_socket_path()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(path)
         os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
@@ -65,11 +65,12 @@ class Ranks:
         link.close()
 
     def rank(self, link, reader, hello):
+        """Serve a rank's wrapper from its first message to its end: orders, log, exit code."""
         number = hello["rank"]
-        orders = self.rank_orders(link, number, hello["local"])
+        orders = self.make_rank_orders(link, number, hello["local"])
         if "refused" not in orders:
             try:
-                self.supervisor.log_begins(number, orders["log"])
+                self.supervisor.begin_log(number, orders["log"])
             except OSError as e:
                 orders = {"refused": "cannot make the log of rank %s: %s" % (number, e)}
         if "refused" in orders:
@@ -78,9 +79,9 @@ class Ranks:
             return
         self.running.add(number)
         send_if_connected(link, orders)
-        exit_state, pid, end_time = self.until_end(number, reader)
+        exit_state, pid, end_time = self.wait_for_end(number, reader)
         if not exit_state.lost:
-            self.supervisor.log_ends(number)
+            self.supervisor.end_log(number)
         if exit_state.code != 0:
             exit_state.hints = self.hints(pid)
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
@@ -95,7 +96,7 @@ class Ranks:
         with self.lock:
             self.links.pop(number, None)
 
-    def until_end(self, number, reader):
+    def wait_for_end(self, number, reader):
         """Wait for a rank's end. Return how it ended, its process, and when it ended."""
         pid = None
         while True:
@@ -140,7 +141,8 @@ class Ranks:
             pass
         return hints
 
-    def rank_orders(self, link, number, local):
+    def make_rank_orders(self, link, number, local):
+        """Return what a wrapper needs to start its rank, or {refused: why} if it is not planned."""
         ranks = {rank.rank: rank for rank in self.plan.ranks}
         if number not in ranks:
             refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(ranks))
@@ -156,7 +158,7 @@ class Ranks:
         env = own_variables(KEPT_OF_RANKS)
         error_file = os.path.join(self.supervisor.logs, "rank%05d.error.json" % number)
         env["TORCHELASTIC_ERROR_FILE"] = error_file
-        env.update(self.supervisor.programs.base_env())
+        env.update(self.supervisor.programs.make_base_env())
         env.update(place.env)
         if self.plan.modules:
             own_path = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []

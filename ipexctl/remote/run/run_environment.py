@@ -108,6 +108,7 @@ def op_find_mpirun(call, prefix=""):
 
 
 def system_mpi(call, prefix):
+    """Return {bin, says} of the first mpirun in PATH or a usual folder; None if there is none."""
     path = os.environ.get("PATH", os.defpath)
     path = os.path.join(prefix, "bin") + os.pathsep + path if prefix else path
     mpirun = shutil.which("mpirun", path=os.pathsep.join([path] + list(MPIS)))
@@ -153,7 +154,7 @@ def other_paths(name):
 
 
 def find_preload_libraries(prefix):
-    """Return its OpenMP and malloc libraries: they have no effect unless they are preloaded."""
+    """Return OpenMP and malloc libraries of the environment: they work only if preloaded."""
     names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
     paths = (os.path.join(prefix, "lib", name) for name in names)
     return [path for path in paths if os.path.isfile(path)]
@@ -213,6 +214,7 @@ def outgoing_ports():
 
 
 def is_free(port, reuse=False):
+    """Return whether a port can be bound, over IPv4 and IPv6; `reuse`: even if just closed."""
     for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)

@@ -73,7 +73,7 @@ def size_rows(path):
 
 
 def sizes_before(history, since):
-    """Return how long each log was `since` seconds ago, as far as known, and that time."""
+    """Return ({rank: size of its log `since` seconds ago}, that time); ({}, None) if not asked."""
     if since is None:
         return {}, None
     cutoff = time.time() - since
@@ -93,7 +93,7 @@ def read_log_growth(history, rank, path):
 
 
 def next_line(path, offset):
-    """Return where the first line begins that is not before `offset`."""
+    """Return the offset of the first line that begins at `offset` or later."""
     if offset == 0:
         return 0
     with open(path, "rb") as file:
@@ -103,7 +103,7 @@ def next_line(path, offset):
 
 
 def find_last_lines(path, lines):
-    """Return where the last `lines` lines begin. None: all."""
+    """Return the offset at which the last `lines` lines begin; 0 if `lines` is None."""
     if lines is None:
         return 0
     with open(path, "rb") as file:

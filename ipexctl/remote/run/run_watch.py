@@ -65,14 +65,15 @@ class RunWatch:
         self.over = threading.Event()
 
     def serve(self):
-        self.call.agent.at_end.append(self.controller_gone)
+        """Relay between controller and supervisor until the run is over; return its report."""
+        self.call.agent.at_end.append(self.close_sending_end)
         self.call.agent.heard = self.hear
         start_thread(self.orders)
         start_thread(self.watch_lease)
         start_thread(self.follower.loop)
         start_thread(self.look_often)
         try:
-            return self.reports() if self.link else self.without_supervisor(0)
+            return self.reports() if self.link else self.wait_for_guardian(0)
         finally:
             self.over.set()
             self.call.agent.heard = None
@@ -89,6 +90,7 @@ class RunWatch:
             self.look()
 
     def take(self, record, seconds):
+        """Forward a record of the journal to the controller if it does not have it yet."""
         if "log" in record:
             key = record["log"]
             path = os.path.join(self.logs, os.path.basename(str(record.get("file"))))
@@ -105,10 +107,11 @@ class RunWatch:
     # -- from the supervisor --
 
     def reports(self):
+        """Forward the supervisor's messages until it reports the end; return the final report."""
         while True:
             frame = self.link.read()
             if frame is None:
-                return self.without_supervisor(SWEPT)
+                return self.wait_for_guardian(SWEPT)
             header = frame[0]
             if "event" in header:
                 self.event(header)
@@ -117,7 +120,7 @@ class RunWatch:
             elif "error" in header:
                 raise Failure(**header["error"])
             else:
-                return self.ended(self.last_word(header["survivors"], header["killed"]))
+                return self.ended(self.make_last_report(header["survivors"], header["killed"]))
 
     def event(self, event):
         if event["event"] != "noted":
@@ -128,7 +131,7 @@ class RunWatch:
             with self.lock:
                 self.take(event["record"], self.asked.at + 1)
 
-    def without_supervisor(self, seconds):
+    def wait_for_guardian(self, seconds):
         """Wait up to `seconds` for the guardian to record the end."""
 
         def is_swept():
@@ -137,14 +140,14 @@ class RunWatch:
 
         swept = wait_until(is_swept, seconds, 0.1)
         killed = "" if swept else "the supervisor of the run and its guardian have disappeared"
-        return self.ended(self.last_word(self.survivors, killed))
+        return self.ended(self.make_last_report(self.survivors, killed))
 
-    def last_word(self, survivors, killed=""):
+    def make_last_report(self, survivors, killed=""):
         report = {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
         return dict(report, traffic=self.traffic) if self.traffic else report
 
     def ended(self, report):
-        """Report the processes first, then send the rest of the output, however long it takes."""
+        """Report the surviving processes, then send the rest of the output, and return `report`."""
         self.over.set()
         self.look()
         self.swept(report["survivors"])
@@ -158,6 +161,7 @@ class RunWatch:
     # -- from the controller --
 
     def orders(self):
+        """Forward the controller's orders to the supervisor; `shown` is for the log follower."""
         while True:
             frame = self.call.recv()
             if frame is None:
@@ -181,7 +185,7 @@ class RunWatch:
             if time.monotonic() - self.last_heard > self.asked.lease + PATIENCE:
                 os._exit(0)
 
-    def controller_gone(self):
+    def close_sending_end(self):
         if self.socket is not None:
             try:
                 self.socket.shutdown(1)

@@ -35,7 +35,7 @@ NOTED = {"event": "noted", "record": None}
 
 
 def run_supervisor(link, order: StartOrder, scratch, pulse):
-    """Return when the run is over here and its watchers know. The guardian watches `pulse`."""
+    """Supervise this host's part of a run until it is over. The guardian watches `pulse`."""
     supervisor = Supervisor(link, order, scratch, pulse)
     try:
         supervisor.serve()
@@ -85,6 +85,7 @@ class Supervisor:
     # -- life --
 
     def serve(self):
+        """Serve this host's part of the run from the first journal record to the final report."""
         if self.plan.secret:  # also for MPI's programs and the ranks
             no_core_dump()
         rank_wrapper.set_subreaper()  # orphans stay below this process, and are found
@@ -164,6 +165,7 @@ class Supervisor:
             self.obey(order)
 
     def obey(self, order):
+        """Execute one order of the hub."""
         if isinstance(order, hub_orders.Spawn):
             self.programs.spawn(order.program, order.argv)
         elif isinstance(order, hub_orders.Kill):
@@ -189,12 +191,12 @@ class Supervisor:
             )
 
     def note(self, record, sync=False, last=False):
-        """Write to the journal, where watchers read it."""
+        """Append a record to the journal, and tell the watchers that there is a new one."""
         self.add(record, sync, last)
         self.emit(NOTED)
 
     def add(self, record, sync=False, last=False):
-        """Write to the journal, with the seconds since the run began here."""
+        """Append a record to the journal, with the seconds since the run began here."""
         with self.writing:
             if self.journal is None:
                 return
@@ -206,7 +208,7 @@ class Supervisor:
             self.emit(dict(NOTED, record=record))
 
     def look(self, number):
-        """Look at the ranks as the hub has ordered; the journal keeps what was found."""
+        """Look at the ranks as the hub ordered, and write the result to the journal."""
         _, ranks, computes = self.progress.look()
         self.note({"look": number, "ranks": ranks, "time": time.time()})
         self.report(run_events.LookDone(number, computes))
@@ -263,12 +265,12 @@ class Supervisor:
 
     # -- logs --
 
-    def log_begins(self, key, path):
+    def begin_log(self, key, path):
         """Create the log; agents read it from now on."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         self.note({"log": key, "file": os.path.basename(path)})
 
-    def log_ends(self, key):
+    def end_log(self, key):
         self.note({"log-end": key})
 
 

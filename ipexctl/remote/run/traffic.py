@@ -44,6 +44,7 @@ class TrafficReader:
             self.pids.pop(rank, None)
 
     def loop(self, is_over):
+        """Read the counters every EVERY seconds, and emit an event when a rank's records change."""
         while not is_over():
             time.sleep(EVERY)
             try:
@@ -56,6 +57,7 @@ class TrafficReader:
                 self.call.emit(self.event())
 
     def look(self):
+        """Read the kernel's table of sockets: count bytes, and report peers that do not answer."""
         table = list(socket_table.list_connections())
         with self.lock:
             self.learn(table)
@@ -67,7 +69,7 @@ class TrafficReader:
             self.call.report(event)
 
     def learn(self, connections):
-        """Find the owners of sockets that are new."""
+        """Find the rank that owns each new socket."""
         inodes = {link.inode for link in connections if link.inode and link.uid == os.getuid()}
         self.owners = {inode: owner for inode, owner in self.owners.items() if inode in inodes}
         new_inodes = {inode for inode in inodes if self.owners.get(inode, NOT_YET) == NOT_YET}
@@ -80,6 +82,7 @@ class TrafficReader:
             self.owners[inode] = rank_of_inode.get(inode, None if inode in self.owners else NOT_YET)
 
     def count(self, connections):
+        """Store the counters of open connections; bytes of closed ones are added to their pair."""
         open_keys = set()
         for link in connections:
             if link.state == socket_table.SYN_SENT or link.sent is None:
@@ -112,7 +115,7 @@ class TrafficReader:
         return totals
 
     def exchanged(self):
-        """Return {rank: bytes so far with hosts of its own networks, and with others}."""
+        """Return {rank: [bytes with hosts of its own networks, bytes with other hosts]}."""
         totals = {}  # type: dict[int, list[int]]
         near_networks = socket_table.near_networks()
         for (rank, local, peer), counts in self.sums().items():
@@ -135,7 +138,7 @@ class TrafficReader:
         return dict(event, processes=self.records.rows(), silent=self.records.silent)
 
     def last_words(self):
-        """Read the records of ranks for the last time, before their folder is removed."""
+        """Return the last event, with the ranks' records read before their folder is removed."""
         self.records.read()
         return self.event(last=True)
 

@@ -48,7 +48,7 @@ class Watchers:
             watcher.put(event)
 
     def tell_last(self, event):
-        """Send the last event; return when they have it, or do not read."""
+        """Send the last event; return when all watchers have read it, or stopped reading."""
         recipients = self.all
         for watcher in recipients:
             watcher.queue.put(event)

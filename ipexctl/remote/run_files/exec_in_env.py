@@ -44,7 +44,7 @@ def require_own(program, folder):
 
 
 def exit_code_of(call, process):
-    """Return its exit code, or 128 + the signal that ended it, as a shell does."""
+    """Wait for the process; return its exit code, or 128 + the signal, as a shell does."""
     readers = [
         start_thread(forward_output, call, "out", process.stdout),
         start_thread(forward_output, call, "err", process.stderr),

@@ -78,7 +78,7 @@ class JournalReader:
         self.fd = -1
 
     def new(self):
-        """Yield (record, offset of its end) of each record that is new."""
+        """Yield (record, offset of its end) of each record added since the last call."""
         try:
             if self.fd < 0:
                 self.fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -99,7 +99,7 @@ class JournalReader:
 
 
 class History:
-    """Rows beside the journal, a line of JSON each. The older ones get sparse: it stays small."""
+    """A file of JSON rows beside the journal. Older rows are thinned, so that it stays small."""
 
     def __init__(self, path):
         self.path = path
@@ -118,7 +118,7 @@ class History:
 
 
 def keep_sizes(path, logs, is_over):
-    """Write how long the log of each rank is at which time, for `logs --since`."""
+    """Record the size of each rank's log over time, for `logs --since`."""
     history, last_sizes = History(path), None
     while not is_over():
         sizes = {rank: size_of(log) for rank, log in logs.items()}

@@ -43,7 +43,7 @@ class Follower:
             self.look()
 
     def look(self):
-        """Look soon, as output is expected. The caller holds the lock."""
+        """Look at the files soon, as output is expected. The caller holds the lock."""
         self.pause = SHORTEST
         self.change.notify_all()
 
@@ -67,6 +67,7 @@ class Follower:
         self.ended.wait()
 
     def loop(self):
+        """Send new output of all files in turns until they are closed; pause longer when idle."""
         while True:
             with self.change:
                 turn = list(self.files.items())
@@ -88,7 +89,7 @@ class Follower:
                 if finished:
                     self.forget(key, file)
                 return False
-            self.spend(len(data))
+            self.use_window(len(data))
             self.call.emit({"event": "log", "key": key}, data)
         return True
 
@@ -99,7 +100,7 @@ class Follower:
         if isinstance(key, int):
             self.call.emit({"event": "log", "key": key, "end": True})
 
-    def spend(self, size):
+    def use_window(self, size):
         with self.change:
             while self.credit <= 0:
                 self.change.wait()
@@ -119,6 +120,7 @@ class FollowedFile:
             return 0
 
     def read(self):
+        """Return the next bytes of the file, from the start if it was truncated."""
         try:
             if os.fstat(self.fd).st_size < self.at:
                 self.at = 0  # the file was truncated

@@ -116,7 +116,7 @@ def is_locked(path):
 
 
 def lock_run(folder):
-    """Return the open lock, or None while the run is made or active, or another agent prunes it."""
+    """Take the run's lock. None: the run is being made, is active, or is being pruned."""
     return take_lock(os.path.join(folder, "lock"))
 
 
