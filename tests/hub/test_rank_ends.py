@@ -43,7 +43,7 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
         for message in (hello, {"started": True, "pid": me, "wrapper": me}, *last):
             rank_wrapper.send_message(ours, message)
         ours.shutdown(socket.SHUT_WR)
-        supervisor.ranks.connection(theirs)
+        supervisor.ranks.serve_connection(theirs)
     told = []
     while not supervisor.part.inbox.empty():
         told.append(supervisor.part.inbox.get()[1])

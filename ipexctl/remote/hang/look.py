@@ -77,11 +77,11 @@ class RankLooker:
         self.below = sorted(rank_wrapper.find_descendant_pids(pid, alive))
         self.seen = {}  # type: dict[int, dict]  # child process id -> its state
         self.our_cpu = 0.0  # CPU seconds that answers to this look took
-        self.row = self.unseen(rank)  # type: dict
+        self.row = self.make_empty_row(rank)  # type: dict
         self.began = time.monotonic()
-        self.before = self.use([pid] + self.below)
+        self.before = self.read_cpu_use([pid] + self.below)
 
-    def unseen(self, rank):
+    def make_empty_row(self, rank):
         """Return the row of a rank about which nothing could be found out yet."""
         return {
             "rank": rank,
@@ -99,7 +99,7 @@ class RankLooker:
             "connections": [],
         }
 
-    def use(self, pids):
+    def read_cpu_use(self, pids):
         cpu = {pid: process_state.cpu_seconds(pid) for pid in pids}
         return cpu, process_state.cpu_seconds("%d/task/%d" % (self.pid, self.pid), False)
 
@@ -172,7 +172,7 @@ class RankLooker:
     def measure(self, alive):
         pids = [self.pid] + sorted(rank_wrapper.find_descendant_pids(self.pid, alive))
         self.seconds = time.monotonic() - self.began
-        self.after = self.use(pids)
+        self.after = self.read_cpu_use(pids)
 
     def result(self, alive):
         """Return the rank's row, with the CPU use over the interval and its child processes."""
@@ -181,12 +181,12 @@ class RankLooker:
         row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()) - self.our_cpu)
         row["main_cpu"] = self.share(main_after - main)
         row["threads"] = shorten_stacks(row["threads"])
-        children = [self.child(pid, alive, cpu, cpu_after) for pid in self.below]
+        children = [self.describe_child(pid, alive, cpu, cpu_after) for pid in self.below]
         children.sort(key=lambda child: (not child["exited"], not child["threads"], child["pid"]))
         row["children"] = children[:CHILDREN]
         return row
 
-    def child(self, pid, alive, before, after):
+    def describe_child(self, pid, alive, before, after):
         state, parent = alive.get(pid, ("X", 0))[:2]
         kernel_view = self.seen.get(pid, {})
         name = read_text("/proc/%d/comm" % pid).strip()[: process_state.NAME]

@@ -91,7 +91,7 @@ class Hub:
 
     def turn(self):
         """Process the events that have arrived, then send the resulting orders and facts."""
-        events = self.waiting()
+        events = self.collect_events()
         now = time.monotonic()
         if self.link is not None and self.link.longest_freeze() > self.supervisor.lease:
             self.judge.record_lost_host(self.name, FROZEN % self.link.longest_freeze(), now)
@@ -105,7 +105,7 @@ class Hub:
             self.look_at_hosts(now)
         self.judge.tick(now)
         self.checkpoints.begin(now)
-        self.pass_on(self.has_ended(now))
+        self.send_results(self.has_ended(now))
 
     def has_ended(self, now):
         """Decide whether the run is over; after success, its last checkpoint is copied first."""
@@ -119,7 +119,7 @@ class Hub:
             self.checkpoints.end(copies)
         return is_over
 
-    def waiting(self):
+    def collect_events(self):
         events = []
         try:
             events.append(self.inbox.get(timeout=LOOK))
@@ -200,7 +200,7 @@ class Hub:
                 else:
                     del self.doubts[host]  # only the watcher does not reach it
 
-    def pass_on(self, is_over):
+    def send_results(self, is_over):
         """Send the collected orders and facts; once the run is over, tell all hosts to stop."""
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []

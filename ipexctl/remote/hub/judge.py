@@ -97,7 +97,7 @@ class Judge:
         self.lost.add(host)
         self.paths.forget(host)
         self.fact(run_events.HostLost(why), host)
-        self.soon(now + LOST_GRACE)
+        self.set_deadline(now + LOST_GRACE)
 
     def broken(self, host, what):
         """Stop the run because a host could not do its part."""
@@ -162,21 +162,23 @@ class Judge:
         self.gone.add(key)
         if key is None:
             self.code = code
-            self.program_ended("mpirun", host, code, error, now + MPIRUN_GRACE)
+            self.handle_program_end("mpirun", host, code, error, now + MPIRUN_GRACE)
         else:
             if not self.ranks[host] <= set(self.ended):
                 program = "MPI's daemon on %s" if self.run.mpi else "what started %s's ranks"
                 with_mpirun = host == self.first and self.code is not None
                 is_expected = event.asked or with_mpirun
                 deadline = now + DAEMON_GRACE
-                self.program_ended(program % host, host, code, error, deadline, asked=is_expected)
+                self.handle_program_end(
+                    program % host, host, code, error, deadline, asked=is_expected
+                )
             self.order(self.first, hub_orders.LaunchEnded(key, code))
 
-    def program_ended(self, program, host, code, error, deadline, asked=False):
+    def handle_program_end(self, program, host, code, error, deadline, asked=False):
         """Note an early end. `asked`: mpirun gave up, for a reason that will still be reported."""
         if self.all_ended() and not (self.vanished and by_signal(code)):
             return
-        self.soon(deadline)
+        self.set_deadline(deadline)
         if not asked:  # 255: it ended on its own
             self.note_program(program, host, code, by_signal(code), error)
 
@@ -195,9 +197,9 @@ class Judge:
             self.stall.moved(now)
             self.fact(event, host)
         elif isinstance(event, run_events.RankExited):
-            self.rank_ended(host, event, now)
+            self.handle_rank_end(host, event, now)
 
-    def rank_ended(self, host, event: run_events.RankExited, now):
+    def handle_rank_end(self, host, event: run_events.RankExited, now):
         """Record a rank's end. A failed rank's wrapper stays: MPI would end the others at once."""
         rank, exit_state = event.rank, event.ended
         succeeded = self.ended[rank] = exit_state.code == 0
@@ -209,10 +211,10 @@ class Judge:
         if succeeded:
             self.order(host, hub_orders.RankNoted(rank))
             if self.all_ended():
-                self.soon(now + END_WAIT)
+                self.set_deadline(now + END_WAIT)
             return
         if not self.asked:  # else the deadline of the request holds
-            self.soon(now + FAIL_GRACE)
+            self.set_deadline(now + FAIL_GRACE)
 
     def on_unanswered(self, host, event: run_events.Unanswered, now):
         """Note which addresses do not answer the host's ranks."""
@@ -226,7 +228,7 @@ class Judge:
     def on_stop(self, host, event: run_events.StopAsked, now):
         """Handle `ipexctl stop`, which asks every host; repeats only shorten the remaining time."""
         if self.asked:
-            self.soon(now + event.seconds)
+            self.set_deadline(now + event.seconds)
         else:
             self.ask_to_end("%s (ipexctl stop)" % event.by, event.seconds, now)
 
@@ -279,7 +281,7 @@ class Judge:
 
     # -- what follows --
 
-    def soon(self, deadline):
+    def set_deadline(self, deadline):
         self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
 
     def ask_ranks(self, why, seconds, now):
@@ -295,7 +297,9 @@ class Judge:
         self.asked = True
         for host in self.hosts:
             self.order(host, hub_orders.SignalRanks(2, why))
-        self.soon(deadline if self.started else self.began)  # else no rank has anything to save
+        self.set_deadline(
+            deadline if self.started else self.began
+        )  # else no rank has anything to save
 
     def order(self, host, order: hub_orders.Order):
         if host not in self.lost:

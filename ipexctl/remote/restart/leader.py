@@ -76,7 +76,7 @@ class Leader:
             return RunEnded("done", True)
         if not reports:  # all hosts of the attempt have gone
             last_heard = max(self.heard[host] for host in record.hosts)
-            return self.over({}, reached, now) if now - last_heard > lease + FENCE else None
+            return self.end_attempt({}, reached, now) if now - last_heard > lease + FENCE else None
         if self.first_report is None:
             self.first_report = now
         facts = [fact for report in reports for fact in report.facts]
@@ -84,10 +84,10 @@ class Leader:
         # one that is not connected, and that no host lost, may be back at once
         awaited = (set(record.hosts) & reached | set(record.hosts) - lost) - set(parts)
         if not awaited or now - self.first_report > GATHER:
-            return self.over(parts, reached, now)
+            return self.end_attempt(parts, reached, now)
         return None
 
-    def over(self, parts: "dict[str, PartOver]", reached, now):
+    def end_attempt(self, parts: "dict[str, PartOver]", reached, now):
         """Return the AttemptEnded line, from the reports of hosts that have ended their part."""
         reports = [parts[host] for host in self.names if host in parts]
         facts = max([[], *(report.facts for report in reports)], key=len)
@@ -126,7 +126,7 @@ class Leader:
             return None
         usable = set(cleared)
         unreliable = record.weak()
-        chosen = self.choose(usable - unreliable) or self.choose(usable)
+        chosen = self.choose_hosts(usable - unreliable) or self.choose_hosts(usable)
         if not chosen and now - self.since < AWAY:
             self.waits = "%d hosts are too few" % len(usable)
             return None
@@ -189,7 +189,7 @@ class Leader:
             return None
         return RunEnded("no host that is reached has %s (--without-checkpoint)" % name, False)
 
-    def choose(self, usable):
+    def choose_hosts(self, usable):
         first_hosts, least = self.record.attempts[0].hosts, self.restart_plan.least
         return restart_policy.choose_next_hosts(
             self.record.hosts, self.names, usable, least, len(first_hosts)

@@ -53,18 +53,18 @@ class Ranks:
                 link, _ = listener.accept()
             except OSError:
                 return
-            start_thread(self.connection, link)
+            start_thread(self.serve_connection, link)
 
-    def connection(self, link):
+    def serve_connection(self, link):
         reader = rank_wrapper.Messages(link)
         hello = reader.next() or {}
         if hello.get("hello") == "rank":
-            self.rank(link, reader, hello)
+            self.serve_rank(link, reader, hello)
         elif hello.get("hello") == rank_wrapper.LAUNCH:
-            self.launch(link, reader, hello)
+            self.serve_launch(link, reader, hello)
         link.close()
 
-    def rank(self, link, reader, hello):
+    def serve_rank(self, link, reader, hello):
         """Serve a rank's wrapper from its first message to its end: orders, log, exit code."""
         number = hello["rank"]
         orders = self.make_rank_orders(link, number, hello["local"])
@@ -83,7 +83,7 @@ class Ranks:
         if not exit_state.lost:
             self.supervisor.end_log(number)
         if exit_state.code != 0:
-            exit_state.hints = self.hints(pid)
+            exit_state.hints = self.collect_hints(pid)
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
         code = self.exit_code(pid) if exit_state.signal in CRASHES else None
         if code is not None:
@@ -129,7 +129,7 @@ class Ranks:
         self.supervisor.sampler.remove(number)
         self.supervisor.traffic.remove(number)
 
-    def hints(self, pid):
+    def collect_hints(self, pid):
         """Return what this host knows about a rank's end that the rank could not report."""
         memory = health_sampler.oom_hint(self.killed_for_memory, pid)
         hints = [memory] if memory else []
@@ -182,7 +182,7 @@ class Ranks:
         for link in links:
             send_if_connected(link, {"signal": number})
 
-    def launch(self, link, reader, hello):
+    def serve_launch(self, link, reader, hello):
         """Serve mpirun, which wants COMMAND run on HOST: only the hub can arrange that."""
         with self.lock:
             key = len(self.launches) + 1
