@@ -34,7 +34,7 @@ MADE = {
         "\n## Unreachable\n\nExit code 4: ",
         "\n## InputError\n\nExit code 2: ",
         "| `HOST: cannot log in as USER` | `WHY` |",
-        "| `SCRIPT is a hostfile, not a script` | `a hostfile is given with -f` | `MEANT` |",
+        "| `SCRIPT is a hostfile, not a script` | `a hostfile is given with -f` | `COMMAND` |",
         "| `HOST: no environment is installed in ROOT` | ",
         "| `HOST: its host key is not trusted yet` | `KEY_TYPE FINGERPRINT` | `ipexctl trust ",
         "| `HOST: no answer for TIMEOUT s` |  | `ssh HOST uptime` |",

@@ -173,11 +173,11 @@ def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:
         return
     has_script = any(word == "-m" or os.path.isfile(word) for word in args)
     rest = args if has_script else (*args, "SCRIPT")
-    corrected = replace(typed, options=(*typed.options, "-f", script), script=rest)
+    command = replace(typed, options=(*typed.options, "-f", script), script=rest)
     raise InputError(
         f"{script} is a hostfile, not a script",
         why="a hostfile is given with -f",
-        hint=retry_command.compose_retry_command(corrected, (), None),
+        hint=retry_command.compose_retry_command(command, (), None),
         slug="hostfile-as-script",
     )
 
