@@ -84,8 +84,8 @@ def test_a_rank_that_ends_with_0_after_it_was_told_to_end_is_not_finished(tmp_pa
 def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_nothing() -> None:
     done = list[str]()
     copies = types.SimpleNamespace(
-        lay_out=lambda *_: done.append("laid"), forget=lambda *_: done.append("forgot"),
-        hold=lambda *_: done.append("held"),
+        lay_out=lambda *_: done.append("laid"), remove_old_copies=lambda *_: done.append("forgot"),
+        keep_laid_out=lambda *_: done.append("held"),
     )  # fmt: skip
     first, second = (
         types.SimpleNamespace(order={}, complete="", begin=lambda _, n=n: done.append(n))
