@@ -79,7 +79,7 @@ def test_a_plan_reads_no_file_that_would_be_sent(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = RunOptions("train.py", confirm=answer_yes)
     began, notes = time.monotonic(), []
-    snapshot = read_script(options).files(options, notes.append, contents=False)
+    snapshot = read_script(options).read_files(options, notes.append, contents=False)
     assert time.monotonic() - began < 5
     assert snapshot.holds("model.bin")
     assert any("a large folder" in note for note in notes)

@@ -49,7 +49,7 @@ def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: 
     for run_id in ("../../victim", f"{tmp_path}/victim"):
         keeper.record.fold(AttemptBegins(2, ["a"], run_id))
         assert set(keeper.attempts()) == {BASE, f"{BASE}-r02"}
-        keeper.copies.forget(keeper.attempts(), 9)
+        keeper.copies.remove_old_copies(keeper.attempts(), 9)
     assert kept.read_text() == "kept"
 
 

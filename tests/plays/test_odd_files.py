@@ -132,7 +132,7 @@ n = 0
 while True:
     n += 1
     try:
-        with safe_paths.open_place(sys.argv[1]) as place, place.replacing() as new:
+        with safe_paths.open_place(sys.argv[1]) as place, place.open_replacement() as new:
             for i in range(40):
                 new.write(b"%d\\n" % n * 500)
                 new.flush()

@@ -15,7 +15,7 @@ ID = made().id
 
 def lines(*texts: str, rank: int = 0) -> list[RankPoint]:
     reader = _Reader(named=True)
-    reader.show(made(), "node01", rank, texts)
+    reader.add_lines(made(), "node01", rank, texts)
     return reader.points
 
 
