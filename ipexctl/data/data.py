@@ -223,7 +223,7 @@ def _outcome_text(answer: Answer, moved: Moved) -> str:
     sent = f"{format_bytes(moved.sent)} sent"
     if moved.passed:
         sent = f"{format_bytes(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
-    n = answer.get("mended")
+    n = answer.get("repaired")
     if isinstance(n, int) and n > 0:
         subject = "1 file was" if n == 1 else f"{n} files were"
         return f"{subject} changed or missing there, {sent}"

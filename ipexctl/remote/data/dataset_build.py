@@ -26,7 +26,7 @@ parts = {}  # type: dict[tuple[str, str], DatasetPart]  # what this agent makes,
 
 
 def unchanged_summary(top, version):
-    return dict(dataset_versions.version_summary(top, version), same=True, mended=0)
+    return dict(dataset_versions.version_summary(top, version), same=True, repaired=0)
 
 
 def claim_part(call, root, top, key, tree, waits=True):
@@ -209,7 +209,7 @@ class DatasetPart:
         if replaced and before != self.version:
             summary["replaced"] = replaced
         if is_repair:
-            return dict(summary, same=not self.bad, mended=self.bad)
+            return dict(summary, same=not self.bad, repaired=self.bad)
         return dict(summary, same=False)
 
     def make_links(self, hub):

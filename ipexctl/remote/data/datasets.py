@@ -29,7 +29,7 @@ def op_make(call, root, name, key, hub=False, source=None, wait=True):
     """{root, name, key, hub, source, wait}, body: the manifest, or nothing if it should be known
     here. `source`: where it is pushed from, in words.
 
-    -> once all is here, what op_list returns for it, with {same, mended: files that differed from
+    -> once all is here, what op_list returns for it, with {same, repaired: files that differed from
     what was pushed, replaced: what op_list returned before, for another version}; {lacks: true};
     {missing: how many}, as in synced_folders.py; without `wait` also {busy: true}: another push
     makes it. What is missing comes as blobs and by op_take, then this is asked again.

@@ -108,17 +108,17 @@ def mode_of(text, old_mode, is_folder):
 
 def _change_mode(mode, who, sign, perms, is_folder):
     """Apply one operation, such as u+x, to a mode as chmod does."""
-    whom = "ugo" if not who or "a" in who else "".join(set(who))
+    users = "ugo" if not who or "a" in who else "".join(set(who))
     mask = 0 if who else _umask()
-    bits = sum(_permission_bits(mode, perms, is_folder) << _SHIFTS[kind] for kind in whom) & ~mask
+    bits = sum(_permission_bits(mode, perms, is_folder) << _SHIFTS[kind] for kind in users) & ~mask
     if "s" in perms:
-        bits |= sum(_SPECIAL[kind] for kind in whom if kind != "o")
-    if "t" in perms and "o" in whom:
+        bits |= sum(_SPECIAL[kind] for kind in users if kind != "o")
+    if "t" in perms and "o" in users:
         bits |= _SPECIAL["o"]
     if sign == "=":  # a folder's setuid and setgid bits stay unless they are named
-        mode &= ~sum(7 << _SHIFTS[kind] for kind in whom)
+        mode &= ~sum(7 << _SHIFTS[kind] for kind in users)
         mode &= ~sum(
-            _SPECIAL[kind] for kind in whom if kind == "o" or "s" in perms or not is_folder
+            _SPECIAL[kind] for kind in users if kind == "o" or "s" in perms or not is_folder
         )
     return mode & ~bits if sign == "-" else mode | bits
 
