@@ -49,9 +49,6 @@ def lab_up(
             "--isa", metavar="LIST", help="Instruction sets of the hosts, in turn: amx,avx2."
         ),
     ] = "",
-    flat: Annotated[
-        bool, typer.Option("--flat", help="Start one host with N addresses, to test at scale.")
-    ] = False,
     ipv6: Annotated[
         bool, typer.Option("--ipv6", help="Give the hosts IPv6 addresses only.")
     ] = False,
@@ -80,9 +77,7 @@ def lab_up(
     from ipexctl.lab import Lab, LabSpec
     from ipexctl.lab.cluster.lab_spec import parse_hosts
 
-    shaped = bool(host or isa)
-    hosts = parse_hosts(n, host or [], isa) if shaped or not flat else ()
-    spec = LabSpec(name, hosts, flat=n if flat else 0, ipv6=ipv6)
+    spec = LabSpec(name, parse_hosts(n, host or [], isa), ipv6)
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 

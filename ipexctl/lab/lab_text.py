@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ipexctl.base.quoting import quote
-from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster import rung_limits
 from ipexctl.lab.cluster.practice_cluster import Lab
@@ -15,7 +14,7 @@ from ipexctl.machines.openssh import login_command
 
 def lab_text(lab: Lab) -> str:
     """Return the hosts of a lab, and the commands to type next."""
-    status, first = lab.status(), lab.targets[0]
+    status, first = lab.status(), next(iter(lab.hosts))
     width = max(map(len, lab.hosts))
     lines = [f"lab '{lab.name}' is up, log in as {lab.user}"]
     lines += [f"  isolation {lab.rung!r}: {rung_limits.SENTENCES[lab.rung]}"]
@@ -25,13 +24,10 @@ def lab_text(lab: Lab) -> str:
         f"  {host.name:<{width}}  {host.address:<15}  {_state(*status[host.name])}"
         for host in lab.hosts.values()
     ]
-    if lab.addresses:
-        lines += [f"  {len(lab.addresses)} addresses, up to {lab.addresses[-1]}"]
     lines += ["", f"  ipexctl doctor -f {lab.hostfile} -F {lab.ssh_config}"]
     login = login_command.ssh_to(Host(first), options=("-F", str(lab.ssh_config)))
     lines += [f"  {login}", "", "  in a project's folder, where commands then need no -f and -F:"]
-    hosts = (fold(lab.addresses),) if lab.addresses else ("-y",)
-    return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', str(lab.ssh_config), *hosts))}"])
+    return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', str(lab.ssh_config), '-y'))}"])
 
 
 def _state(pid: int, faults: Sequence[str]) -> str:
@@ -61,7 +57,6 @@ def _lab_document(lab: Lab) -> dict[str, Any]:
             }
             for host in lab.hosts.values()
         ],
-        "addresses": lab.addresses,
         "rung": lab.rung,
         "left_out": lab.left_out,
     }
