@@ -49,9 +49,9 @@ take_down() {
 trap take_down EXIT
 trap 'exit 130' INT TERM
 
-# CPUs that are quick in bf16, and one host whose network card has another name.
+# One host has a network card of another name.
 # --owner: the practice hosts end with this script, even if it is killed.
-step ipexctl lab up --name "$lab" --owner $$ -n 3 --isa amx,amx,amx --host node02:nic=ens5 \
+step ipexctl lab up --name "$lab" --owner $$ -n 3 --host node02:nic=ens5 \
     ${1:+--rung "$1"}
 mkdir lab
 cp "${XDG_STATE_HOME:-$HOME/.local/state}/ipexctl/labs/$lab"/{hostfile,ssh_config} lab/

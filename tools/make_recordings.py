@@ -33,6 +33,9 @@ sys.path.insert(0, str(ROOT))
 
 import record_svg  # noqa: E402  beside this file
 
+from ipexctl.lab import HostSpec, Lab, LabSpec  # noqa: E402
+from tests.simulated_cpu import cpu  # noqa: E402
+
 IMAGES = ROOT / "docs" / "images"
 LAB = "recordings"
 PROMPT = b"$ "
@@ -297,8 +300,8 @@ def main() -> int:
         (folder / "bars.py").write_text(BARS)
         (folder / "requirements.txt").write_text("tqdm\n")
         try:
-            up = [*lab, "up", "-n", "3", "--name", LAB, "--isa", "amx,amx,avx512"]
-            subprocess.run([*up, "--owner", str(os.getpid())], env=env, check=True)
+            hosts = tuple(HostSpec(covers=cpu(isa)) for isa in ("amx", "amx", "avx512"))
+            Lab.up(LabSpec(LAB, hosts), owner=os.getpid())
             state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
             shutil.copy(state / "ipexctl" / "labs" / LAB / "ssh_config", folder)
             prepare("init -F ssh_config node01 node02 node03 --yes", folder, home)

@@ -40,15 +40,9 @@ def lab_up(
         typer.Option(
             "--host",
             metavar="NAME:SHAPE",
-            help="Properties of one host: node02:isa=amx,nic=ens3,shm=64m.",
+            help="Properties of one host: node02:nic=ens3,shm=64m.",
         ),
     ] = None,
-    isa: Annotated[
-        str,
-        typer.Option(
-            "--isa", metavar="LIST", help="Instruction sets of the hosts, in turn: amx,avx2."
-        ),
-    ] = "",
     ipv6: Annotated[
         bool, typer.Option("--ipv6", help="Give the hosts IPv6 addresses only.")
     ] = False,
@@ -72,12 +66,12 @@ def lab_up(
 
     Examples:
       ipexctl lab up
-      ipexctl lab up -n 2 --host node02:isa=amx,shm=64m
+      ipexctl lab up -n 2 --host node02:nic=ens3,shm=64m
     """
     from ipexctl.lab import Lab, LabSpec
     from ipexctl.lab.cluster.lab_spec import parse_hosts
 
-    spec = LabSpec(name, parse_hosts(n, host or [], isa), ipv6)
+    spec = LabSpec(name, parse_hosts(n, host or []), ipv6)
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 

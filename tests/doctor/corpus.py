@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ipexctl.lab import HostSpec
+from tests.simulated_cpu import cpu
 
 ENV = "0123456789abcdef"
 
@@ -114,7 +115,7 @@ HOSTS: dict[str, Planted] = {
         """
         + bashrc("VIRTUAL_ENV=$HOME/venv"),
         (Seed("torch-not-installed", "SOFT-004", "ipexctl install"),),
-        HostSpec(isa="amx"),
+        HostSpec(covers=cpu("amx")),
     ),
     # names, ports and interfaces
     "network": Planted(
@@ -192,7 +193,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
             Seed("cpu-too-old", "CPU-001", "leave this host out"),
             Seed("python-not-there", "PY-001", "install"),
         ),
-        HostSpec(isa="sse"),
+        HostSpec(covers=cpu("sse")),
     ),
     "walled": Planted(
         """

@@ -33,6 +33,7 @@ from tests.install import standins
 from tests.install.conftest import REPO, Outcome, finish, make_wheel
 from tests.install.standins import IPEX, NEW, OLD
 from tests.packages.web import DEFAULT, Web, index, page, web
+from tests.simulated_cpu import cpu
 from tests.stack.test_table import row as of_table
 
 BINDINGS, IPEX_DIST = "oneccl-bind-pt", IPEX.replace("_", "-")
@@ -253,7 +254,9 @@ def test_the_bindings_asked_for_with_2_8_are_those_of_2_7(world: World) -> None:
 def test_a_host_without_avx512_is_refused_by_name_and_the_others_are_not(
     world: World, make_lab: MakeLab
 ) -> None:
-    lab = make_lab(LabSpec(name="isas", hosts=(HostSpec(isa="avx512"), HostSpec(isa="avx2"))))
+    lab = make_lab(
+        LabSpec(name="isas", hosts=(HostSpec(covers=cpu("avx512")), HostSpec(covers=cpu("avx2"))))
+    )
     reach = ("-f", str(lab.hostfile), "-F", str(lab.ssh_config), "--mpi", "none", "--check")
     for torch, name in (("1.10", "ipex-1.10.100"), ("1.12.0", "ipex-1.12.0")):
         refused = world.install("--torch", torch, "--stack", "ipex", *reach)

@@ -41,7 +41,7 @@ def lab_cli(lab_root, tmp_path):
 
 def test_a_lab_lives_from_up_to_down(lab_cli):
     owner = ("--owner", str(os.getpid()))
-    assert lab_cli("up", "-n", "2", "--host", "node02:isa=amx", *owner).returncode == 0
+    assert lab_cli("up", "-n", "2", "--host", "node02:nic=ens3", *owner).returncode == 0
     assert lab_cli("fault", "node02", "kill").stdout == "node02: kill\n"
     (state,) = json.loads(lab_cli("status", "--json").stdout)["labs"]
     assert [(h["name"], h["up"], h["faults"]) for h in state["hosts"]] == [
@@ -98,7 +98,7 @@ def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
     [
         (("down",), 2, "lab 'lab' is not up"),
         (("fault", "node01", "kill"), 2, "lab 'lab' is not up"),
-        (("up", "--host", "node07:isa=amx"), 2, "no host 'node07' in this lab"),
+        (("up", "--host", "node07:nic=ens3"), 2, "no host 'node07' in this lab"),
         (("up", "--owner", "99999999"), 2, "--owner 99999999: there is no such process"),
         (("up", "--owner", "-5"), 2, "--owner -5: there is no such process"),
         (("up", "--owner", "0"), 2, "--owner 0: there is no such process"),

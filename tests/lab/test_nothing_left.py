@@ -18,8 +18,9 @@ from ipexctl.common.waiting import wait_until
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.practice_cluster import list_lab_names
 from tests.refused import refused
+from tests.simulated_cpu import cpu
 
-SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec()))
+SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, covers=cpu("amx")), HostSpec()))
 
 
 def left(lab: Lab, ended: float = math.inf) -> dict[str, list[str]]:

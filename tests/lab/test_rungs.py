@@ -138,11 +138,11 @@ def test_a_fault_that_the_flat_rung_cannot_make_is_refused(lab):
 
 
 def test_what_a_rung_leaves_out_is_named():
-    hosts = (HostSpec(isa="amx", shm=1), HostSpec(), HostSpec(nics=("ens3",)))
+    hosts = (HostSpec(disk=8 << 20, shm=1), HostSpec(), HostSpec(nics=("ens3",)))
     spec = LabSpec(hosts=hosts, ipv6=True).checked()
     assert fit_spec_to_rung(spec, "full") == fit_spec_to_rung(spec, USER) == (spec, ())
     fitted, left_out = fit_spec_to_rung(spec, FLAT)
-    assert left_out == ("node01:isa,shm", "node03:nic", "--ipv6")
+    assert left_out == ("node01:shm,disk", "node03:nic", "--ipv6")
     assert fitted == LabSpec.plain(3)
 
 

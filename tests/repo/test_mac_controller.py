@@ -18,6 +18,7 @@ from ipexctl.stack.lock_file import parse_lock
 from tests.conftest import MakeLab
 from tests.install.conftest import REPO
 from tests.install.test_rows_end_to_end import World, pythons_here, world
+from tests.simulated_cpu import cpu
 from tests.stack.test_table import row as of_table
 
 __all__ = ["pythons_here", "world"]  # fixtures
@@ -77,7 +78,7 @@ def test_from_there_linux_hosts_get_wheels_for_linux_and_run(
     row, python = of_table("ipex-2.7.0"), ".".join(said.split()[-1].split(".")[:2])
     if python not in {f"{a}.{b}" for a, b in row.pythons}:
         pytest.skip(f"the hosts would have Python {python}, for which the row has no wheels")
-    lab = make_lab(LabSpec(name="frommac", hosts=(HostSpec(isa="avx512"),) * 2))
+    lab = make_lab(LabSpec(name="frommac", hosts=(HostSpec(covers=cpu("avx512")),) * 2))
     world.stock(row, python, away=True)
     world.front, world.path = HIDE, PATH
     reach = ("-f", str(lab.hostfile), "-F", str(lab.ssh_config))

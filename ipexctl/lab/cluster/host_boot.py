@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed
-from ipexctl.lab.cluster import config_text, lab_network, linux, rung_limits, simulated_cpu
+from ipexctl.lab.cluster import config_text, lab_network, linux, rung_limits
 from ipexctl.lab.cluster import host as inner
 from ipexctl.lab.cluster.lab_plan import LabHostPlan, LabPlan
 from ipexctl.lab.cluster.processes import run_tool
@@ -191,7 +191,6 @@ def boot_of(folder: Path, plan: LabPlan, host: LabHostPlan) -> inner.Boot:
     uid = free_uid()
     _fresh_folders(home, host, uid if plan.rung == rung_limits.FULL else 0)
     covers = {path: Path(source) for path, source in spec.covers}
-    covers |= simulated_cpu.write_cpuinfo(spec, home / "cpuinfo")
     return inner.Boot(plan, host, home, uid, _files(folder, plan, host, uid), covers)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
-ISAS = ("amx", "avx512-bf16", "avx512", "avx2", "sse")
 FAULTS = ("kill", "freeze", "unplug", "changed-key", "fill-disk", "no-sshd")
 MAX_HOSTS = 200
 
@@ -25,7 +24,6 @@ class HostSpec:
     """One host. Zero or "" means: as on this machine."""
 
     name: str = ""
-    isa: str = ""
     shm: int = 0
     nics: tuple[str, ...] = ("eth0",)
     rate: str = ""  # the rate of each interface, or 100mbit+1gbit: one for each
@@ -87,16 +85,9 @@ def check_name(text: str) -> None:
     _need(_NAME, text, "lab name", "lower-case letters, digits and '-', at most 32")
 
 
-def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpec, ...]:
-    """Return the hosts of `-n COUNT`, every `--host NAME:key=value,...` and `--isa a,b,c`."""
-    row = isas.split(",") if isas else []
+def parse_hosts(count: int, options: list[str]) -> tuple[HostSpec, ...]:
+    """Return the hosts of `-n COUNT` and every `--host NAME:key=value,...`."""
     hosts = {f"node{i:02d}": HostSpec(name=f"node{i:02d}") for i in range(1, count + 1)}
-    if len(row) > count:
-        raise InputError(
-            f"--isa lists {len(row)} hosts, but the lab has {count}", slug="too-many-isas"
-        )
-    for name, word in zip(list(hosts), row, strict=False):
-        hosts[name] = replace(hosts[name], isa=word)
     for option in options:
         name, _, words = option.partition(":")
         if name not in hosts:
@@ -110,7 +101,7 @@ def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpe
 
 
 def parse_shape(host: HostSpec, words: str) -> HostSpec:
-    """Return `host` with the changes of `isa=amx,nic=ens3+eth1,shm=64m`."""
+    """Return `host` with the changes of `nic=ens3+eth1,shm=64m`."""
     changes: dict[str, Any] = {}
     for word in filter(None, words.split(",")):
         key, _, value = word.partition("=")
@@ -140,7 +131,6 @@ def _plus(text: str) -> tuple[str, ...]:
 
 
 _VALUES: dict[str, tuple[str, Any]] = {
-    "isa": ("isa", str),
     "shm": ("shm", parse_size),
     "nic": ("nics", _plus),
     "rate": ("rate", str),
@@ -173,12 +163,6 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
             f"{host.name}: {len(host.rates)} link rates for {len(host.nics)} network cards",
             hint="nic=eth0+eth1,rate=100mbit+1gbit   # or one rate for all of them",
             slug="lab-nics-invalid",
-        )
-    if host.isa and host.isa not in ISAS:
-        raise InputError(
-            f"{host.name}: unknown isa '{host.isa}'",
-            hint=f"one of {', '.join(ISAS)}",
-            slug="unknown-value",
         )
     if host.disk and host.disk < _LEAST_DISK:
         raise InputError(

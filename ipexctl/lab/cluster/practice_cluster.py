@@ -24,7 +24,6 @@ from ipexctl.lab.cluster import (
     lab_network,
     machine_support,
     rung_limits,
-    simulated_cpu,
 )
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
@@ -82,8 +81,6 @@ class Lab:
         requested = spec.checked()
         rung = machine_support.choose_rung(requested, rung)
         spec, _ = rung_limits.fit_spec_to_rung(requested, rung)
-        for host in spec.hosts:
-            simulated_cpu.check_can_simulate(host)
         if owner is not None:
             os.close(machine_support.open_process_fd(owner))
         folder = folders.lab_folder(spec.name, root)

@@ -1,15 +1,13 @@
-"""Simulate the model and the flags of another CPU in /proc/cpuinfo; the CPU count is unchanged."""
+"""Practice hosts that report the model and the flags of another CPU; the CPU count is unchanged."""
 
 from __future__ import annotations
 
-import platform
 import re
+import tempfile
 from pathlib import Path
 
-from ipexctl.errors import InputError
-from ipexctl.lab.cluster.lab_spec import HostSpec
-
 CPUINFO = "/proc/cpuinfo"
+_FOLDER = tempfile.TemporaryDirectory()  # until this process ends, with which its labs end
 
 _SSE = (
     "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr sse"
@@ -37,22 +35,11 @@ _MODELS = {
 }
 
 
-def check_can_simulate(spec: HostSpec, arch: str = platform.machine()) -> None:
-    """Raise InputError if this machine cannot simulate the CPU of the host."""
-    if spec.isa and arch != "x86_64":
-        raise InputError(
-            f"{spec.name}: isa={spec.isa} needs an x86_64 machine", slug="isa-needs-x86"
-        )
-
-
-def write_cpuinfo(spec: HostSpec, path: Path) -> dict[str, Path]:
-    """Write the file. Returns path on the host -> file that covers it; {} if not simulated."""
-    if not spec.isa:
-        return {}
-    path.unlink(missing_ok=True)
-    path.write_text(simulate_cpuinfo(Path(CPUINFO).read_text(), spec.isa))
-    path.chmod(0o444)
-    return {CPUINFO: path}
+def cpu(isa: str) -> tuple[tuple[str, str], ...]:
+    """`covers` of a HostSpec: its /proc/cpuinfo is that of a CPU with this instruction set."""
+    path = Path(_FOLDER.name) / isa
+    path.write_text(simulate_cpuinfo(Path(CPUINFO).read_text(), isa))
+    return ((CPUINFO, str(path)),)
 
 
 def simulate_cpuinfo(real: str, isa: str) -> str:
