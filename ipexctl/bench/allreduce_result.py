@@ -22,7 +22,6 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.errors import InputError
 from ipexctl.facts import host_facts
-from ipexctl.facts.facts import Facts
 from ipexctl.facts.speed_facts import HostBench, MeasuredLink
 from ipexctl.quick_dataclass import dataclass
 
@@ -30,15 +29,12 @@ MARK = "ipexctl-allreduce:"  # as in in_ranks/allreduce_bench.py
 SIZES = tuple(4**k for k in range(1, 16))  # bytes
 SHORTEST = 1e-3  # microseconds
 BACKENDS = ("gloo", "ccl")
-STARVED = 0.7  # of a rank's threads: with fewer CPUs than that, other processes had them
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 # --- why a host is slow: from the doctor's checks, and from what its ranks noticed -------------
 
 LONGEST = 4096  # characters of a line
-PAUSED = 0.05  # of the time, by the quota of the control group
-STOLEN = 0.05  # of the CPU time, by the hypervisor
 OF_HOST = {
     "LOAD-001": "busy", "LOAD-002": "busy", "LOAD-003": "busy", "LOAD-004": "busy",
     "CORE-001": "few-cpus", "CORE-002": "few-cpus", "CPU-008": "few-cpus", "CORE-003": "cpu-quota",
@@ -66,16 +62,6 @@ def known_checks() -> dict[str, Check]:
     return {check.id: check for check in all_checks()}
 
 
-@dataclass(frozen=True)
-class Pressure:
-    """What a rank noticed while it was measured: a line of in_ranks/allreduce_bench.py."""
-
-    cpus: float | None = None  # average number of CPUs that it had
-    paused: float = 0.0  # share of the time, by its control group's quota
-    heat: int = 0  # how often cores were throttled meanwhile
-    stolen: float = 0.0  # share of the machine's CPU time
-
-
 def line_of(text: str, mark: str) -> Mapping[str, Any] | None:
     """Return the document after the mark of our script; None if the line has no such mark."""
     if not text.startswith(mark):
@@ -87,29 +73,6 @@ def line_of(text: str, mark: str) -> Mapping[str, Any] | None:
     return document if isinstance(document, dict) else {}
 
 
-def pressure_of(line: Mapping[str, Any]) -> Pressure:
-    throttled, seconds = (
-        positive_or_none(line.get("throttled")),
-        positive_or_none(line.get("seconds")),
-    )
-    return Pressure(
-        positive_or_none(line.get("cpus")),
-        min(1.0, throttled / seconds) if throttled and seconds else 0.0,
-        count_or_none(line.get("heat")) or 0,
-        min(1.0, positive_or_none(line.get("stolen")) or 0.0),
-    )
-
-
-def pressure_signs(seen: Sequence[Pressure]) -> Iterator[tuple[str, str, str]]:
-    """Yield (slug, check, evidence) of what the ranks of a host noticed."""
-    if paused := max((p.paused for p in seen if p.paused > PAUSED), default=0.0):
-        yield "cpu-quota", "CORE-003", f"paused for {paused:.0%} of the time"
-    if stolen := max((p.stolen for p in seen if p.stolen > STOLEN), default=0.0):
-        yield "stolen", "LOAD-001", f"the hypervisor took {stolen:.0%} of the CPU time"
-    if throttles := max((p.heat for p in seen), default=0):
-        yield "throttled", "PWR-003", f"throttled {throttles} times while it computed"
-
-
 # --- what the ranks printed ----------------------------------------------------------------------
 
 
@@ -119,7 +82,6 @@ class Rate:
 
     gflops: float
     threads: int | None
-    pressure: Pressure
 
 
 @dataclass
@@ -155,7 +117,7 @@ class BenchLines:
                 self.times.setdefault(size, {})[rank] = average, count
         elif kind == "compute" and (gflops := positive_or_none(line.get("gflops"))):
             threads = count_or_none(line.get("threads")) or None
-            self.rates[rank] = Rate(gflops, threads, pressure_of(line))
+            self.rates[rank] = Rate(gflops, threads)
         elif kind == "left" and line.get("why") in ("time", "memory"):
             sizes = list_of(line.get("sizes"))
             self.left = tuple(size for size in SIZES if size in sizes)
@@ -276,7 +238,7 @@ def slow_parts(placement: Placed, report: BenchLines) -> tuple[SlowPart, ...]:
     checks = [check for name, check in known_checks().items() if name in _USED]
     findings = run_checks(checks, placement.with_rates(report))
     reasons = [(f.host, reason_of(f)) for f in findings if f.id in OF_HOST]
-    reasons += _seen_by_ranks(placement, report)
+    reasons += _one_thread_hosts(placement, report)
     slugs: dict[str, set[str]] = {host: set() for host in placement.ranks}
     for host, reason in reasons:
         slugs.setdefault(host, set()).add(reason.slug)
@@ -326,41 +288,16 @@ def _slow_links(findings: Sequence[Finding], links: int) -> Iterator[SlowPart]:
             yield _slow_part(f, ())
 
 
-def _seen_by_ranks(placement: Placed, report: BenchLines) -> Iterator[tuple[str, Reason]]:
-    """Yield what a host's ranks noticed while all computed."""
-    checks, facts_of = known_checks(), placement.cluster.facts_of
+def _one_thread_hosts(placement: Placed, report: BenchLines) -> Iterator[tuple[str, Reason]]:
+    """Yield hosts with cores for more threads than their ranks use."""
+    title = "each rank computes on only one thread"
     for host, ranks in placement.ranks.items():
         rates = [report.rates[rank] for rank in ranks if rank in report.rates]
-        facts = facts_of(host)
-        others = [other for other in placement.cluster.hosts if other is not facts] if facts else []
-        shared = facts is not None and any(host_facts.share_cpus(facts, other) for other in others)
-        if reason := _one_thread(rates, facts):
-            yield host, reason
-        for slug, name, evidence in _rank_pressure_signs(rates, shared=shared):
-            check = checks[name]
-            yield host, Reason(slug, name, check.title, evidence, str(check.fix))
-
-
-def _one_thread(rates: Sequence[Rate], facts: Facts | None) -> Reason | None:
-    cores = host_facts.count_usable_cores(facts) if facts else None
-    threads = max((rate.threads or 0 for rate in rates), default=0)
-    if threads != 1 or not cores or cores < 2 * len(rates):
-        return None
-    title = "each rank computes on only one thread"
-    return Reason(_ONE_THREAD, _ONE_THREAD, title, f"{cores} cores", _THREADS)
-
-
-def _rank_pressure_signs(rates: Sequence[Rate], *, shared: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield (slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
-    seen = [r.pressure for r in rates]
-    slugs = [slug for slug, _, _ in pressure_signs(seen)]
-    if not shared and "cpu-quota" not in slugs:
-        usage = [(r.pressure.cpus, r.threads) for r in rates if r.pressure.cpus and r.threads]
-        cpus, threads = min(usage, key=lambda pair: pair[0] / pair[1], default=(1.0, 1))
-        if cpus < STARVED * threads:
-            text = f"{threads} thread{'s' * (threads != 1)}"
-            yield "busy", "LOAD-001", f"{text} got {cpus:.1f} CPUs"
-    yield from pressure_signs(seen)
+        facts = placement.cluster.facts_of(host)
+        cores = host_facts.count_usable_cores(facts) if facts else None
+        threads = max((rate.threads or 0 for rate in rates), default=0)
+        if threads == 1 and cores and cores >= 2 * len(rates):
+            yield host, Reason(_ONE_THREAD, _ONE_THREAD, title, f"{cores} cores", _THREADS)
 
 
 def _explained_slow_hosts(

@@ -145,14 +145,6 @@ def usable_cpus(facts: Facts) -> frozenset[int] | None:
     return online if facts.cpu.allowed is None else online & frozenset(facts.cpu.allowed)
 
 
-def share_cpus(one: Facts, other: Facts) -> bool:
-    """Decide whether hosts are containers of one machine that may use the same CPUs."""
-    if not one.boot_id or one.boot_id != other.boot_id:
-        return False
-    cpus, other_cpus = usable_cpus(one), usable_cpus(other)
-    return cpus is None or other_cpus is None or bool(cpus & other_cpus)
-
-
 def usable_memory(facts: Facts) -> int | None:
     """Return the bytes that this user's processes can have: less than the host's if a control group
     limits them or allows the memory of some NUMA nodes only."""

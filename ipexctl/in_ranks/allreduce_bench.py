@@ -5,7 +5,6 @@ prints one line of JSON after MARK for each result; ipexctl/bench/allreduce_resu
 All ranks do the same steps: rank 0 takes decisions that depend on a clock.
 """
 
-import glob
 import json
 import os
 import sys
@@ -48,101 +47,14 @@ def measure_compute(torch, distributed, seconds):
     left, right = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
     torch.mm(left, right)
     distributed.barrier()
-    before = read_pressure_counts()
     start, turns, took = time.perf_counter(), 0, 0.0
     while took < seconds or not turns:
         torch.mm(left, right)
         turns += 1
         took = max(time.perf_counter() - start, 1e-6)
-    print_record(
-        "compute",
-        gflops=2e-9 * PRODUCT**3 * turns / took,
-        threads=torch.get_num_threads(),
-        **pressure_since(before),
-    )
+    gflops = 2e-9 * PRODUCT**3 * turns / took
+    print_record("compute", gflops=gflops, threads=torch.get_num_threads())
     distributed.barrier()
-
-
-# --- external causes of delays: control group quota, heat, a hypervisor ---------------------------
-
-
-def read_pressure_counts():
-    """Return counts since boot; None for what this machine does not count."""
-    seconds, cpu_seconds = time.perf_counter(), time.process_time()
-    return (seconds, cpu_seconds, throttled_seconds(), count_core_throttles()) + machine_times()
-
-
-def count_since(now, before):
-    return None if now is None or before is None else max(0, now - before)
-
-
-def pressure_since(before):
-    """Return the fields of a line that ipexctl/bench/allreduce_result.py reads."""
-    seconds, cpu, throttled, heat, stolen, total = map(count_since, read_pressure_counts(), before)
-    return {
-        "seconds": seconds,
-        "cpus": cpu / max(seconds, 1e-6),
-        "throttled": throttled,
-        "heat": heat,
-        "stolen": min(1.0, stolen / total) if stolen is not None and total else None,
-    }
-
-
-def throttled_seconds():
-    """Return the seconds in which the control group of this process, or one above, was paused."""
-    seconds = None
-    for path in control_groups():
-        try:
-            with open(os.path.join(path, "cpu.stat")) as file:
-                values = dict(line.split()[:2] for line in file if len(line.split()) == 2)
-        except (OSError, ValueError):
-            continue
-        for name, unit in (("throttled_usec", 1e6), ("throttled_time", 1e9)):
-            if values.get(name, "").isdigit():
-                seconds = max(seconds or 0.0, int(values[name]) / unit)
-    return seconds
-
-
-def control_groups():
-    """Yield the folders of this process's CPU control groups and their ancestors."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            lines = [line.rstrip("\n").split(":", 2) for line in file]
-    except OSError:
-        return
-    for fields in lines:
-        if len(fields) != 3 or not (fields[1] == "" or "cpu" in fields[1].split(",")):
-            continue
-        top = "/sys/fs/cgroup" if fields[1] == "" else "/sys/fs/cgroup/" + fields[1]
-        path = fields[2].rstrip("/")
-        while True:
-            yield top + path
-            if not path:
-                break
-            path = path.rpartition("/")[0]
-
-
-def count_core_throttles():
-    """Return how often the cores were throttled since boot; None if the machine does not count."""
-    pattern = "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
-    counts = []
-    for path in glob.glob(pattern)[:256]:
-        try:
-            with open(path) as file:
-                counts.append(int(file.read()))
-        except (OSError, ValueError):
-            continue
-    return sum(counts) if counts else None
-
-
-def machine_times():
-    """Return seconds of CPU time since boot: stolen by the hypervisor, and in all."""
-    try:
-        with open("/proc/stat") as file:
-            times = [int(word) / 100.0 for word in file.readline().split()[1:9]]
-    except (OSError, ValueError):
-        return None, None
-    return (times[7], sum(times)) if len(times) == 8 else (None, None)
 
 
 def available_memory():
