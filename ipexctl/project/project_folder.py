@@ -30,6 +30,7 @@ from ipexctl.project.files.project_files import (
     is_of_no_use,
     line_for,
     link_stays,
+    parent_folders,
     printable_path,
 )
 from ipexctl.quick_dataclass import dataclass
@@ -340,7 +341,7 @@ class ProjectReader:
         holders = {
             path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(listing.links))
         }
-        parents = {above for path in holders for above in (path, *_parent_folders(path)) if above}
+        parents = {above for path in holders for above in (path, *parent_folders(path)) if above}
         folders = sorted(parents.union(listing.folders))  # sorted: parents come first
         return Tree(tuple(folders), tuple(files), tuple(listing.links))
 
@@ -406,11 +407,6 @@ class ProjectReader:
         if remaining:
             raise OSError(None, "it became shorter while it was read")
         return digest.hexdigest()
-
-
-def _parent_folders(path: str) -> Iterator[str]:
-    while path := posixpath.dirname(path):
-        yield path
 
 
 def cannot_read(folder: str, unreadable: list[tuple[str, str]], way_out: str) -> InputError:

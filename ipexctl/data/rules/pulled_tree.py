@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipexctl.base.remote_file import Content, RemoteFile
 from ipexctl.errors import InputError, is_shown
 from ipexctl.project.files.dataset_names import data_name
-from ipexctl.project.files.project_files import ProjectFile, Tree
+from ipexctl.project.files.project_files import ProjectFile, Tree, parent_folders
 from ipexctl.quick_dataclass import dataclass
 
 MOST_FILES = 100_000
@@ -165,8 +165,6 @@ def plain_tree(files: Sequence[RemoteFile], contents: Contents) -> Tree:
 
 
 def _build_tree(files: Sequence[ProjectFile], links: tuple[tuple[str, str], ...]) -> Tree:
-    folders = set[str]()
-    for path in (*(file.path for file in files), *(path for path, _ in links)):
-        while path := posixpath.dirname(path):
-            folders.add(path)
+    paths = (*(file.path for file in files), *(path for path, _ in links))
+    folders = {folder for path in paths for folder in parent_folders(path)}
     return Tree(tuple(sorted(folders)), tuple(files), links)

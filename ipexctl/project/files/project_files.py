@@ -7,7 +7,7 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -178,7 +178,7 @@ def _parse_rules(base: str, name: str, text: str) -> _Rules:
     paths = (
         _unescape_pattern(line[1:].strip().strip("/")) for line in lines if line.startswith("!")
     )
-    opened = {f"{folder}/" for path in paths for folder in _parent_folders(path)}
+    opened = {f"{folder}/" for path in paths for folder in parent_folders(path)}
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):  # git ignores invalid patterns such as a[z-b]
@@ -206,7 +206,8 @@ def _is_pattern(line: str) -> bool:
     return True
 
 
-def _parent_folders(path: str) -> Iterable[str]:
+def parent_folders(path: str) -> Iterator[str]:
+    """Yield the folders above a relative path, the nearest first."""
     while path := posixpath.dirname(path):
         yield path
 

@@ -34,7 +34,7 @@ def comparison_lines(comparison: RunComparison) -> Iterator[str]:
         yield from (f"  {item.text}" for item in unexplained)
     if unknown := [item.name for item in (comparison.run, comparison.other) if item.inputs is None]:
         yield f"not known: code, packages and data of {' and '.join(unknown)}; its first host was"
-        yield "not reached, or an earlier ipexctl started it"
+        yield "not reached"
     elif not comparison.differences:
         yield "their code, packages, plans, hosts and data are the same"
 

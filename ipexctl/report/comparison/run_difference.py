@@ -72,29 +72,28 @@ class Difference:
 @dataclass(frozen=True)
 class RunComparison:
     """`factor`: how many times as fast `run` is; None: one speed is unknown. `noise`: a factor that
-    the spread of both can cause on its own. `grown`: what takes longer in the slower run; None: the
-    speeds are similar, or it is unknown."""
+    the spread of both can cause on its own. `growth`: what takes longer in the slower run; None: it
+    is not known for both where the time of a step went."""
 
     run: RunRecord
     other: RunRecord
     differences: tuple[Difference, ...]
     factor: float | None = None
     noise: float | None = None
-    grown: Growth | None = None
+    growth: Growth | None = None
 
     @property
-    def is_measured(self) -> bool:
-        """Whether it is known for both where the time of a step went."""
-        return bool(step_costs(self.run)) and bool(step_costs(self.other))
+    def grown(self) -> Growth | None:
+        """What takes longer; None, too, if the speeds are similar."""
+        return self.growth if self.speed_differs else None
 
     @property
     def step(self) -> tuple[str, Cost, Cost] | None:
         """The host that the others wait for in the slower run, and the cost of a step on it in
         both; None: unknown."""
-        slower, fast = (self.run, self.other) if (self.factor or 0) < 1 else (self.other, self.run)
-        grown, now, was = step_growth(slower, fast), step_costs(self.run), step_costs(self.other)
-        measured = grown is not None and grown.host in now and grown.host in was
-        return (grown.host, now[grown.host], was[grown.host]) if grown and measured else None
+        host = self.growth.host if self.growth else ""
+        now, was = step_costs(self.run).get(host), step_costs(self.other).get(host)
+        return (host, now, was) if now and was else None
 
     @property
     def speed_differs(self) -> bool:
@@ -104,10 +103,8 @@ class RunComparison:
 def compare_runs(run: RunRecord, other: RunRecord) -> RunComparison:
     """Compare two runs: speed, parts of a step, and recorded inputs."""
     factor, noise = speed_change(run, other) or (None, None)
-    pair = RunComparison(run, other, (), factor, noise)
-    if factor is not None and pair.speed_differs:
-        slower, faster = (run, other) if factor < 1 else (other, run)
-        pair = replace(pair, grown=step_growth(slower, faster))
+    slower, faster = (run, other) if factor is not None and factor < 1 else (other, run)
+    pair = RunComparison(run, other, (), factor, noise, step_growth(slower, faster))
     differences = [
         _with_part(pair, item) for item in (*_input_differences(pair), *_program_differences(pair))
     ]

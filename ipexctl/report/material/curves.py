@@ -18,7 +18,6 @@ COLUMNS, ROWS = 120, 256  # of a heat map, at most
 class Curve:
     """The median, minimum and maximum of the values at each `x`. None: no value."""
 
-    x: tuple[float, ...]
     middle: tuple[float | None, ...]
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
@@ -54,7 +53,7 @@ def make_curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
         for h in buckets
     ]
     medians, minima, maxima = zip(*rows, strict=True) if rows else ((), (), ())
-    return Curve(tuple(x), medians, minima, maxima)
+    return Curve(medians, minima, maxima)
 
 
 def make_chart(

@@ -36,7 +36,7 @@ def comparison_document(pair: RunComparison) -> dict[str, Any]:
         "compared_with": pair.other.name,
         "speed_differs": pair.speed_differs if pair.factor is not None else None,
         "times_as_fast": pair.factor,
-        "measured": pair.is_measured,
+        "measured": pair.growth is not None,
         "noise": pair.noise and pair.noise - 1,
         "steps_per_second": [_speed_document(run.speed) for run in (pair.run, pair.other)],
         "step_seconds": _step_document(pair),

@@ -7,10 +7,7 @@ from typing import Any
 from ipexctl.report.material.report_material import Material
 
 TITLE = "Preflight"
-EMPTY = (
-    "The first host kept no findings of the preflight: an earlier ipexctl started this run, or it "
-    "was not reached."
-)
+EMPTY = "The first host, which keeps the findings of the preflight, was not reached."
 
 
 def section_document(material: Material) -> dict[str, Any]:

@@ -6,14 +6,11 @@ on all hosts, up to the duration of the start. A host without a last record was 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipexctl.report.material import curves
-from ipexctl.report.material.curves import Point
 from ipexctl.report.material.host_record import HostRecord
-from ipexctl.report.material.report_material import Material
-from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.report.material.report_material import Attempt, Material
 
 TITLE = "Timeline"
 EMPTY = "The hosts have no record of this run."
@@ -31,7 +28,7 @@ def section_document(material: Material) -> dict[str, Any]:
             lane = lanes.setdefault(record.host, [])
             if lane and offset > lane[-1][2]:
                 lane.append(("restart", lane[-1][2], offset))
-            for kind, a, b in spans + run_phases(attempt.run, record, attempt.steps):
+            for kind, a, b in spans + run_phases(attempt, record):
                 a, b = a + offset, min(b + offset, b + offset if end is None else end)
                 lane += [(kind, a, b)] if b > a else []
     all_spans = [span for spans in lanes.values() for span in spans]
@@ -59,12 +56,12 @@ def spans_before_run(record: HostRecord) -> list[Span]:
     return spans
 
 
-def run_phases(
-    run: ListedRun, record: HostRecord, steps: Mapping[int, Sequence[Point]]
-) -> list[Span]:
+def run_phases(attempt: Attempt, record: HostRecord) -> list[Span]:
     """Return launch, import until the first printed step, training and end, with stalls."""
+    run, steps = attempt.run, attempt.steps
     ranks = {rank_sample.rank for sample in record.samples for rank_sample in sample.ranks}
-    ranks |= _planned_ranks(record)
+    planned = attempt.plan.hosts if attempt.plan else ()
+    ranks |= {place.rank for host in planned if host.host == record.host for place in host.ranks}
     starts = [time for rank, time in record.starts if rank in ranks or not ranks]
     ends = [time for rank, time in record.ends if rank in ranks or not ranks]
     end = max(run.seconds, *ends, 0.0)
@@ -90,10 +87,3 @@ def run_phases(
     spans += silent
     spans += [("stall", since, min(until or ended_at, ended_at)) for since, until in record.stalls]
     return [span for span in spans if span[2] > span[1]]
-
-
-def _planned_ranks(record: HostRecord) -> set[int]:
-    hosts = record.plan.get("hosts") if isinstance(record.plan, dict) else None
-    planned = [h for h in hosts or () if isinstance(h, dict) and h.get("name") == record.host]
-    rows = planned[0].get("ranks") if planned else None
-    return {row[0] for row in rows or () if isinstance(row, list) and row and type(row[0]) is int}

@@ -12,7 +12,7 @@ from ipexctl.report.material.host_record import RecordedSample
 from ipexctl.report.material.report_material import Material
 
 TITLE = "Hosts"
-EMPTY = "No samples: the run was shorter than 5 s, or an older ipexctl started it."
+EMPTY = "No samples: the run was shorter than 5 s."
 FEW = 8  # hosts; for more, a chart shows the median and the range
 
 _USAGE: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
