@@ -29,11 +29,8 @@ from ipexctl.user_code.launchers.line_request import (
 from ipexctl.user_code.launchers.not_scripts import explain_not_script
 
 _ELSE = "leave it out, or use -n, -ppn, -f, -H, -l, -x or --env of ipexctl run   # see its --help"
-_ONCE = frozenset({*COUNTS, "hostfile", "config"})
-_VARIABLES = frozenset({"env", "env-forward", "variable"})
 MOST_PROGRAMS = 6  # with env and python between two launchers
 _ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
-_EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
 
 
 @dataclass(frozen=True)
@@ -177,7 +174,6 @@ class _Options:
     words: list[str]
     found: list[Given] = field(default_factory=list)
     assigned: list[str] = field(default_factory=list)  # NAME=VALUE before the program
-    before: dict[object, Given] = field(default_factory=dict)  # by `_meaning`
 
     def read(self) -> None:
         while self.words and self._is_option(self.words[0]):
@@ -236,7 +232,7 @@ class _Options:
         )
 
     def _take_option(self, given: Given) -> None:
-        """Take an option. Raises InputError if it is unsupported, or contradicts an earlier one."""
+        """Take an option. Raises InputError if it is unsupported."""
         flag, value, typed = given.flag, given.value, given.typed
         if flag.becomes == "refused":
             raise InputError(
@@ -249,22 +245,7 @@ class _Options:
             raise InputError(
                 f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
             )
-        if (earlier := self.before.get(_meaning_key(given))) and earlier.value != value:
-            raise InputError(
-                f"{self.name}: {_flag_text(earlier)} and {_flag_text(given)} contradict each other",
-                hint="leave one of them out",
-                slug="launcher-options-contradict",
-            )
-        counterpart = {"hostfile": "hosts", "hosts": "hostfile"}.get(flag.becomes)
-        if earlier := self.before.get(("first", counterpart)):
-            raise InputError(
-                f"{self.name} {earlier.typed} and {typed}: hosts are given twice",
-                hint="use one of them; for some hosts of a file: -f FILE -l HOST,HOST",
-                slug="hosts-given-twice",
-            )
         self.found.append(given)
-        self.before.setdefault(_meaning_key(given), given)
-        self.before.setdefault(("first", flag.becomes), given)
 
     def make_request(self) -> LineRequest:
         return request_of(self.name, self.found, self.launcher, self.assigned)
@@ -277,23 +258,3 @@ def _wrong_value(flags: Sequence[Flag]) -> tuple[str, str, str]:
     if supported := listed_values(flag.value for flag in flags):
         return "unknown value", f"supported values: {supported}", _ELSE
     return "unsupported value", "", _ELSE
-
-
-def _meaning_key(option: Given) -> object:
-    """Return a key that is equal for options with the same meaning, whose values must match."""
-    becomes = option.flag.becomes
-    if becomes in _VARIABLES:
-        return "variable", _variable_name(option)
-    if becomes == "option":
-        return "option", option.flag.as_
-    return ("once", becomes) if becomes in _ONCE else ("", becomes, option.value)
-
-
-def _flag_text(option: Given) -> str:
-    """Return the option without the value of a variable, which may be a secret."""
-    extra = option.flag.becomes in _EXTRA
-    return f"{option.typed.split()[0]} {_variable_name(option)}" if extra else option.typed
-
-
-def _variable_name(given: Given) -> str:
-    return (given.flag.as_ if given.flag.becomes == "variable" else given.value).partition("=")[0]
