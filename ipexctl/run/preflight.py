@@ -25,7 +25,7 @@ from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import module_path
 from ipexctl.local.memory import Memory, is_newer
 from ipexctl.local.run_options import RunOptions
-from ipexctl.local.shipped_tables import known_launchers, migration_rules, stack_rows
+from ipexctl.local.shipped_tables import migration_rules, stack_rows
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.project.send_project import (
     InPlace,
@@ -133,7 +133,6 @@ def review_script(
         [_host_environment(node) for node in nodes],
         project_files,
         rules=migration_rules(),
-        launchers=known_launchers,
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
     if not force:

@@ -52,12 +52,11 @@ class Called:
 
 @dataclass(frozen=True)
 class SetVariable:
-    """os.environ["NAME"] = value. `default`: only if the variable is not set yet."""
+    """os.environ["NAME"] = value."""
 
     node: ast.stmt | ast.Call
     name: str
     value: ast.expr | None
-    default: bool = False
 
 
 class PythonFile:
@@ -172,7 +171,7 @@ class PythonFile:
                     yield SetVariable(call.node, name, value)
             elif call.target in ("os.environ.setdefault", "os.putenv") and call.first_argument:
                 value = call.node.args[1] if len(call.node.args) > 1 else None
-                yield SetVariable(call.node, text_of(call.first_argument), value, default=True)
+                yield SetVariable(call.node, text_of(call.first_argument), value)
 
     # --- what certainly runs ---------------------------------------------------------------------
 

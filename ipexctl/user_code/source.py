@@ -37,14 +37,6 @@ class SourceCall:
 
 
 @dataclass(frozen=True)
-class StartedProgram:
-    """A program that the file starts. `words`: its command line, ? for values of the run."""
-
-    words: tuple[str, ...]
-    line: int
-
-
-@dataclass(frozen=True)
 class Parser:
     """HfArgumentParser((A, B)): reads the script's arguments into these classes."""
 
@@ -68,7 +60,6 @@ class PythonSource:
     calls: tuple[SourceCall, ...] = ()
     parsers: tuple[Parser, ...] = ()
     hf_names: tuple[HfName, ...] = ()
-    commands: tuple[StartedProgram, ...] = ()
     spawns: tuple[int, ...] = ()  # lines that certainly call torch.multiprocessing.spawn
     bases: tuple[tuple[str, str], ...] = ()  # of each class here: its name, and what it extends
     options: frozenset[str] = frozenset()  # options that the file itself defines, without dashes
@@ -79,7 +70,6 @@ class PythonSource:
     called: frozenset[str] = frozenset()  # the last part of the name of everything it calls
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: set in Accelerate or the Trainer
     gpu: tuple[tuple[str, int], ...] = ()  # what certainly requests a GPU: its text, the line
-    loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to loopback; the line
     reads: frozenset[str] = frozenset()  # which of the variables above it reads
     own_cuda: bool = False  # a class here has its own method cuda()
     error: tuple[str, int] | None = None  # why the local Python cannot parse it, and the line

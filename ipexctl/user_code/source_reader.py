@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
 from ipexctl.user_code.python_file import Called, PythonFile, literal_of, text_of
@@ -17,16 +16,9 @@ from ipexctl.user_code.source import (
     Parser,
     PythonSource,
     SourceCall,
-    StartedProgram,
     Value,
 )
 
-MASTER = "MASTER_ADDR"
-_MEETING = {"init_process_group": ("init_method", 1), "TCPStore": ("host_name", 0)}
-_LOOPBACK = re.compile(
-    r"(tcp://)?(localhost(\.localdomain)?|ip6-localhost|127(\.\d{1,3}){3}|\[?::1\]?|0\.0\.0\.0)"
-    r"(:[\d?]{1,5})?(\?.*)?"
-)
 PLUGINS = {"DeepSpeedPlugin": "DeepSpeed", "FullyShardedDataParallelPlugin": "FSDP"}
 _DEFINE_OPTIONS = frozenset({"add_argument", "add_option", "option", "Option"})
 _CHANGE_ARGUMENTS = frozenset({"set_defaults", "parse_dict"})
@@ -81,11 +73,6 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
             if call.target in _PARSERS
         ),
         hf_names=tuple(_hf_names(unguarded)),
-        commands=tuple(
-            StartedProgram(tuple(words), call.line)
-            for call, words in file.find_commands()
-            if words and not file.is_guarded(call.node)
-        ),
         spawns=tuple(call.line for call in certain if call.target == SPAWN),
         bases=tuple(file.bases),
         options=frozenset(_defined_options(file)),
@@ -96,7 +83,6 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
         called=frozenset(call.name for call in file.calls),
         sharding=frozenset(_find_sharding(file)),
         gpu=tuple((words, call.line) for call in certain if (words := _of_gpu(file, call))),
-        loopback=tuple(sorted(_loopback_addresses(file, certain), key=lambda address: address[1])),
         reads=frozenset(name for name in (SHARE, CHECKPOINT) if _names_variable(file, name)),
         own_cuda=any(getattr(part, "name", "") == "cuda" for part in file.class_parts()),
     )
@@ -230,7 +216,7 @@ def _model_folders(calls: Iterable[Called]) -> Iterator[str]:
             yield from filter(None, map(text_of, [*call.node.args, *keywords]))
 
 
-# --- GPUs, and the rendezvous of ranks ------------------------------------------------------------
+# --- GPUs ----------------------------------------------------------------------------------------
 
 
 def _of_gpu(file: PythonFile, call: Called) -> str:
@@ -249,23 +235,6 @@ def _of_gpu(file: PythonFile, call: Called) -> str:
     device = keywords.get("device") or (first if call.name == "to" else "")
     is_cuda = device.partition(":")[0] == "cuda" and call.target != "torch.device"
     return f'the device "{device}"' if is_cuda else ""
-
-
-def _loopback_addresses(file: PythonFile, certain: Iterable[Called]) -> Iterator[tuple[str, int]]:
-    """Yield each call or variable that makes the rendezvous loopback, and its line."""
-    places = [
-        (MASTER, variable.value, variable.node)
-        for variable in file.find_variables()
-        if variable.name == MASTER and not variable.default and file.is_certain(variable.node)
-    ]
-    for call in certain:
-        name, i = _MEETING.get(call.target.rpartition(".")[2], ("", 0))
-        value = call.keywords.get(name) or (call.node.args[i] if call.node.args[i:] else None)
-        places += [(name, value, call.node)] if name else []
-    for name, value, node in places:
-        text = _resolved_text(file, value) if value else ""
-        if _LOOPBACK.fullmatch(text):
-            yield f'{name}="{text}"', node.lineno
 
 
 def _resolved_text(file: PythonFile, node: ast.expr) -> str:

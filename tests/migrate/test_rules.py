@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.local.shipped_tables import known_launchers, migration_rules
+from ipexctl.local.shipped_tables import migration_rules
 from ipexctl.migrate.migrate import migrate
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
@@ -59,7 +59,6 @@ def test_the_preflight_of_a_run_says_the_same(rule: Rule, tmp_path: Path) -> Non
     hosts = [HostEnvironment("node01", {"transformers": "5.23.0", "accelerate": "1.15.0"})]
     source = read_source("train.py", rule.example, main=True)
     files = ProjectFiles(("train.py",))
-    tables = {"rules": migration_rules(), "launchers": known_launchers}
-    notes = Review([source], ("train.py",), hosts, files, **tables).notes()
+    notes = Review([source], ("train.py",), hosts, files, migration_rules()).notes()
     advice = f"{one.text}, the hosts have 5.23.0; {one.advice}"
     assert [note for note in notes if advice in note], notes

@@ -19,7 +19,7 @@ from ipexctl.facts.facts import Facts
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.run_options import RunOptions
-from ipexctl.local.shipped_tables import known_launchers, migration_rules
+from ipexctl.local.shipped_tables import migration_rules
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.project.send_agreed import answer_no
@@ -270,9 +270,8 @@ INVALID = "import apex\nprint 'x'\n"
 )
 def test_a_syntax_error_stops_unless_a_newer_python_may_read_it(python, stops) -> None:
     source = read_source("train.py", INVALID, main=True)
-    tables = {"rules": migration_rules(), "launchers": known_launchers}
     hosts = [HostEnvironment("node01", {}, python=python)]
-    found = Review([source], ("train.py",), hosts, ProjectFiles(()), **tables)
+    found = Review([source], ("train.py",), hosts, ProjectFiles(()), migration_rules())
     with refused("script-syntax") if stops else nullcontext():
         found.check_syntax()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ipexctl.base import quoting
 from ipexctl.errors import InputError
@@ -23,8 +23,6 @@ from ipexctl.user_code.frameworks import (
     framework_class,
     is_trainer_arguments,
 )
-from ipexctl.user_code.launchers.launcher_table import Launchers
-from ipexctl.user_code.launchers.pasted_line import started_by
 from ipexctl.user_code.migration_rules import Rule, Rules
 from ipexctl.user_code.source import SPAWN, Import, PythonSource, SourceCall, Value
 
@@ -67,7 +65,6 @@ class Review:
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
     rules: Rules
-    launchers: Callable[[], Launchers]  # read only for a script that starts programs
     ranks_per_host: int = 0  # 0: it differs between hosts
 
     def notes(self) -> list[str]:
@@ -77,8 +74,8 @@ class Review:
             *map(self._unreadable_note, self._syntax_errors),
             *self._argument_notes(), *self._keyword_notes(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
-            *self._hf_notes(), *self._launcher_notes(), *self._lightning_notes(),
-            *self._gpu_notes(), *self._loopback_notes(),
+            *self._hf_notes(), *self._spawn_notes(), *self._lightning_notes(),
+            *self._gpu_notes(),
         ]  # fmt: skip
         return list(dict.fromkeys(map(str, notes)))
 
@@ -269,19 +266,6 @@ class Review:
                 text = f"{words} needs a GPU, but torch on the hosts is built for CPUs"
                 yield ScriptNote(f"{source.path}:{line}", text, use)
 
-    def _loopback_notes(self) -> Iterator[ScriptNote]:
-        """Note a loopback address: each host would look for rank 0 on itself."""
-        for source in self.sources if len(self.hosts) > 1 else ():
-            for words, line in source.loopback[:1]:
-                name, _, _ = words.partition("=")
-                text = f"{words} makes the ranks of each host wait for rank 0 on their own host"
-                use = (
-                    "init_method='env://'"
-                    if name == "init_method"
-                    else "the MASTER_ADDR of ipexctl run"
-                )
-                yield ScriptNote(f"{source.path}:{line}", text, use)
-
     # --- models and datasets ---------------------------------------------------------------------
 
     def _hf_notes(self) -> Iterator[ScriptNote]:
@@ -340,22 +324,11 @@ class Review:
                 if not (hf_name.dataset and hf_name.name in _BUILDERS):
                     yield f"{source.path}:{hf_name.line}", hf_name.name, hf_name.dataset
 
-    # --- launchers -------------------------------------------------------------------------------
+    # --- processes -------------------------------------------------------------------------------
 
-    def _launcher_notes(self) -> Iterator[ScriptNote]:
-        """Note commands and spawns that start further processes in every rank."""
+    def _spawn_notes(self) -> Iterator[ScriptNote]:
+        """Note spawns, which start further processes in every rank."""
         for source in self.sources:
-            for command in source.commands:
-                started = started_by(command.words, self.launchers())
-                if not started:
-                    continue
-                unknown = any(letter in started.script for letter in "?{}")
-                script = "SCRIPT" if unknown else started.script or "SCRIPT"
-                yield ScriptNote(
-                    f"{source.path}:{command.line}",
-                    f"{started.name} here starts further ranks in every rank",
-                    f"`ipexctl run {script}` instead",
-                )
             for line in source.spawns:
                 yield ScriptNote(
                     f"{source.path}:{line}",
