@@ -100,13 +100,6 @@ def test_without_a_run_the_newest_is_meant(typed, verb) -> None:
     assert (done.returncode, "Missing" in done.stderr) == (2, False), done.stderr
 
 
-def test_hosts_with_a_blank_between_them_become_one_list(typed, tmp_path) -> None:
-    (tmp_path / "train.py").write_text("")
-    done = typed("run", "-H", "node1", "node2", "train.py", "--lr", "1")
-    assert done.slug == "hosts-apart"
-    assert done.errors[0].hint == "ipexctl run -H node1,node2 train.py --lr 1"
-
-
 @pytest.mark.parametrize(
     ("name", "text", "hint"),
     [

@@ -149,10 +149,6 @@ def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
     names = [path.name for path in folder.glob("*.py")]
     candidates = names if is_folder and len(names) == 1 else nearest_files(typed.name, names)
     near = next(iter(candidates), "")
-    if hint := _suggest_host_list(options):
-        return InputError(
-            f"there is no script {typed}", why="-H takes one list", hint=hint, slug="hosts-apart"
-        )
     name = str(folder / near) if near else typed.name if os.path.isfile(typed.name) else "SCRIPT"
     words = (name, *options.args)
     hint = retry_command.compose_retry_command(replace(options.typed, script=words), (), None)
@@ -166,19 +162,6 @@ def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
         hint=hint,
         slug="script-missing",
     )
-
-
-def _suggest_host_list(options: RunOptions) -> str:
-    """Return the command that `-H node1 node2 train.py` meant; "" for anything else."""
-    words, args = options.typed.options, options.args
-    if len(words) < 2 or words[-2] not in ("-H", "--hosts") or "." in options.script:
-        return ""
-    n = next((i for i, word in enumerate(args) if os.path.isfile(word)), -1)
-    if n < 0:
-        return ""
-    hosts = ",".join((words[-1], options.script, *args[:n]))
-    typed = replace(options.typed, options=(*words[:-1], hosts), script=args[n:])
-    return retry_command.compose_retry_command(typed, (), None)
 
 
 def _script_argument(script: Path, start: Path) -> str:

@@ -81,7 +81,7 @@ CASES = {  # plan, CPUs of the ranks of each host, what they sent, what is said,
     "a slow host on a slow network": (
         plan(), (1.5, 3.9), EXCHANGES, StepWait.SLOW_HOST, ["doctor", "share"],
     ),
-    "few threads": (plan(env=ONE_THREAD), (0.97, 0.96), {}, StepWait.FEW_THREADS, ["threads"]),
+    "few threads": (plan(env=ONE_THREAD), (0.97, 0.96), {}, StepWait.COMPUTING, []),
     "few threads that wait": (plan(env=ONE_THREAD), (0.6, 0.7), {}, StepWait.MIXED, []),
     "as many threads as planned": (
         plan(threads=1, env=ONE_THREAD), (0.97, 0.96), {}, StepWait.COMPUTING, [],

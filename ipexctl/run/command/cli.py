@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,7 +60,6 @@ def run(
     from ipexctl.run.run import start_and_follow_run as verb
     from ipexctl.run.watch.run_watchers import count_interrupts
 
-    _refuse_exports(target.exclude)
     _refuse_open_secrets(options)
     check_ui(ui)
     ui = "json" if json else ui
@@ -136,24 +134,6 @@ def _lives_on(options: RunOptions) -> bool:
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
     return options.detach or options.restarts > 0 or (terminal and not options.die_with_me)
-
-
-def _refuse_exports(patterns: Sequence[str]) -> None:
-    """Refuse Open MPI's `-x NAME`, which forwards a variable; here, -x leaves hosts out.
-
-    Host names contain no `=` or `_`; a name in capitals that is set here is a variable.
-    """
-    for pattern in patterns:
-        name = pattern.partition("=")[0]
-        if name.isidentifier() and (
-            "=" in pattern or "_" in name or (name.isupper() and name in environment())
-        ):
-            raise InputError(
-                f"-x {pattern}: -x excludes hosts, and this looks like a variable",
-                why="with Open MPI's mpirun, -x forwards a variable to the ranks",
-                hint=f"did you mean --env {shlex.quote(pattern)} ?",
-                slug="variable-as-host",
-            )
 
 
 def _refuse_open_secrets(options: RunOptions) -> None:

@@ -25,13 +25,11 @@ COMPUTES = 0.8  # share of the CPUs that the plan gives to ranks
 LATE = 0.7  # the same for a host that the others wait for, which exchanges, too
 IDLE = 0.5
 CROWDED = 0.85  # share of a host's CPUs from which other programs may take those of its ranks
-FEW = 0.5  # share of the threads that the plan would have chosen
 
 
 class StepWait(str, Enum):
     EXCHANGE = "exchange"
     SLOW_HOST = "slow-host"
-    FEW_THREADS = "few-threads"
     IDLE = "idle"
     COMPUTING = "computing"
     MIXED = "mixed"
@@ -121,8 +119,6 @@ class _Judge:
             return StepWait.EXCHANGE, self._exchange_text(ranks), self._propose_compression(ranks)
         if slow := find_slow_ranks(computing, LATE):
             return StepWait.SLOW_HOST, *self._explain_slow_host(*slow)
-        if few := self._explain_few_threads(computing):
-            return StepWait.FEW_THREADS, *few
         if largest >= COMPUTES:
             text = f"the ranks compute {_percent_text(largest)} of the time"
             return StepWait.COMPUTING, self._with_step_time(text), ()
@@ -175,7 +171,7 @@ class _Judge:
         proposal = PaceProposal("tune", text, f"ipexctl tune {self.script}")
         return () if self.plan.tuned else (proposal,)
 
-    # --- hosts and threads ------------------------------------------------------------------------
+    # --- hosts ------------------------------------------------------------------------------------
 
     def _explain_slow_host(
         self, slow: Sequence[str], waits: float
@@ -190,20 +186,6 @@ class _Judge:
             why = "a script that reads IPEXCTL_SHARE gives slow hosts smaller batches"
             proposals.append(PaceProposal("share", why, f"ipexctl run {self.script}"))
         return self._with_step_time(text), tuple(proposals)
-
-    def _explain_few_threads(
-        self, computing: Mapping[str, float]
-    ) -> tuple[str, tuple[PaceProposal, ...]] | None:
-        """Explain a user's number of threads far below the cores, if ranks use all of them."""
-        for host in self.plan.hosts:
-            asked, planned = asked_threads(host), host.threads
-            if not asked or not planned or asked > FEW * planned or computing[host.host] < COMPUTES:
-                continue
-            text = f"ranks on {host.host} compute with {asked} of {planned} threads"
-            why = "without OMP_NUM_THREADS, a thread for each core"
-            command = f"ipexctl run --env OMP_NUM_THREADS={planned} {self.script}"
-            return self._with_step_time(text), (PaceProposal("threads", why, command),)
-        return None
 
 
 def asked_threads(host: HostPlan) -> int | None:
