@@ -61,15 +61,13 @@ def gather_run_plan(target: Target, options: RunOptions) -> Planned:
         shared = add_shares(fleet, first, options, script, target.note)
         plan = make_run_plan(shared, options, script, datasets, run_id)
         line_filter.require_selected_ranks(choice, plan)
-        used = {host.host for host in plan.hosts}
-        start_keepers.review_restarts(options, script, len(used), len(spares), target.note)
-        planned = [node for node in nodes.values() if node.host.name in used]
+        by_name = {node.host.name: node for node in nodes.values()}
+        planned = [by_name[host.host] for host in plan.hosts]
+        start_keepers.review_restarts(options, script, len(planned), len(spares), target.note)
         agreeing = replace(options, confirm=send_agreed.answer_yes)
         files = script.read_files(agreeing, target.note, contents=False)
         review_script(
             script.argv, script.sources, plan, files, planned, target.note, force=options.force
         )
-        by_name = {node.host.name: node for node in nodes.values()}
-        planned = [by_name[host.host] for host in plan.hosts]
         facts, prepared = ([n.facts for n in planned], [n.prepared for n in planned])
         return Planned(plan, tuple(facts), networks, tuple(prepared))

@@ -106,7 +106,7 @@ def on_host(
     manifests: list,
     held: list[str],
     pending: list = [],  # noqa: B006
-) -> listed.CheckpointsOnHost:
+) -> listed.HeldCopies:
     row = {"host": target, "manifests": manifests, "held": held, "pending": pending}
     (found,) = listed.read_on_host(target, Answer(target, {"shelves": [row]}))
     return found
@@ -132,14 +132,13 @@ def test_the_last_complete_one_is_chosen_and_what_is_newer_is_told():
         [on_host("a", [ONE, TWO], ["s1", "s2", "s3"], pending)], alive=False
     )
     last = listed.choose_checkpoint(found, "last", "R")
-    assert (last.number, last.step) == (2, 2)
-    assert [c.number for c in found] == [0, 2, 1]
-    assert len(listed.list_unused_checkpoints(found, last)) == 1
+    assert (last.name, last.step) == ("out/c-2", 2)
+    assert [c.name for c in found] == ["out/c-3", "out/c-2", "out/c-1"]
     rows = [[f"out/c-{n}", n, MIB, 100.0 - n, "it is being written"] for n in (80, 100, 90)]
     later = listed.merge_checkpoints([on_host("a", [ONE], ["s1"], rows)], alive=True)
     assert [c.step for c in later] == [100, 90, 80, 1]
     for name in ("out/c-1", "c-1", "1"):
-        assert listed.choose_checkpoint(found, name, "R").number == 1
+        assert listed.choose_checkpoint(found, name, "R").name == "out/c-1"
     with pytest.raises(InputError) as e:
         listed.choose_checkpoint(found, "c-3", "R")
     assert e.value.slug == "checkpoint-not-found"
@@ -157,8 +156,6 @@ def test_resume_arguments():
     text = "--resume_from_checkpoint {checkpoint} 'a b'"
     assert resume_words(text, "/w/c") == ("--resume_from_checkpoint", "/w/c", "a b")
     assert resume_words(text, "") == ()
-    assert listed.split_checkpoint_name("bert") == ("bert", "last")
-    assert listed.split_checkpoint_name("bert:out/c-1") == ("bert", "out/c-1")
     for text in ("'", "--resume", "--resume {ckpt}"):
         with pytest.raises(InputError) as e:
             resume_words(text, "/w/c")

@@ -19,7 +19,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.checkpoints import listed_checkpoints
 from ipexctl.run.checkpoints.listed_checkpoints import (
     CheckpointPart,
-    CheckpointsOnHost,
+    HeldCopies,
     Holder,
     ListedCheckpoint,
 )
@@ -53,7 +53,7 @@ def list_checkpoints(target: Target, text: str, root: str = ROOT) -> CheckpointL
 def gather_checkpoints(fleet: Fleet, run: ListedRun) -> tuple[ListedCheckpoint, ...]:
     """Return the checkpoints that hosts report, including hosts that did not take part."""
 
-    def one(host: Host) -> list[CheckpointsOnHost]:
+    def one(host: Host) -> list[HeldCopies]:
         answer = fleet.call(host, "checkpoints.copy_requests.list", run_id=run.id)
         return listed_checkpoints.read_on_host(host.name, answer)
 

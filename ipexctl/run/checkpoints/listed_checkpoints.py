@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.common.checkpoint_reports import CopiesReport, Manifest
@@ -22,6 +21,9 @@ class Holder:
     name: str
 
 
+HeldCopies = tuple[Holder, CopiesReport]
+
+
 @dataclass(frozen=True)
 class CheckpointPart:
     """The part of a checkpoint that one host wrote. `sha256`: of the list of its files."""
@@ -34,14 +36,13 @@ class CheckpointPart:
 
 @dataclass(frozen=True)
 class ListedCheckpoint:
-    """A checkpoint. `why`: why it is not complete, or "". `number`: order among complete ones."""
+    """A checkpoint. `why`: why it is not complete, or ""."""
 
     name: str
     why: str
     bytes: int
     age: float | None  # seconds; None: unknown
     step: int | None = None
-    number: int = 0
     parts: tuple[CheckpointPart, ...] = ()
 
     @property
@@ -58,62 +59,42 @@ class ListedCheckpoint:
         return self.name + (f" (step {self.step})" if self.step is not None else "")
 
 
-@dataclass(frozen=True)
-class CheckpointsOnHost:
-    """What one host reports. `published`: complete ones, without the holders of their parts."""
-
-    holder: Holder
-    published: tuple[ListedCheckpoint, ...]
-    held: frozenset[str]  # sha256 of the parts that are intact there
-    pending: tuple[ListedCheckpoint, ...]  # what is not published
-
-
-def read_on_host(target: str, answer: Answer) -> list[CheckpointsOnHost]:
+def read_on_host(target: str, answer: Answer) -> list[HeldCopies]:
     """Read the reports of a host: several if hosts share a home. Raise HostFailed."""
-    return [
-        CheckpointsOnHost(
-            Holder(target, report.host),
-            tuple(map(_read_published, report.manifests)),
-            frozenset(report.held),
-            tuple(ListedCheckpoint(p.name, p.why, p.bytes, p.age, p.step) for p in report.pending),
-        )
-        for report in answer.value("shelves", tuple[CopiesReport, ...])
-    ]
-
-
-def _read_published(report: Manifest) -> ListedCheckpoint:
-    parts = tuple(
-        CheckpointPart(h, piece.sha, piece.bytes, ()) for h, piece in sorted(report.parts.items())
-    )
-    size = sum(part.bytes for part in parts)
-    return ListedCheckpoint(report.name, "", size, report.age, report.step, report.number, parts)
+    reports = answer.value("shelves", tuple[CopiesReport, ...])
+    return [(Holder(target, report.host), report) for report in reports]
 
 
 def merge_checkpoints(
-    reports: Sequence[CheckpointsOnHost], *, alive: bool
+    reports: Sequence[HeldCopies], *, alive: bool
 ) -> tuple[ListedCheckpoint, ...]:
     """Merge reports: incomplete checkpoints, then the others, newest first. `alive`: the run is."""
-    by_number: dict[int, ListedCheckpoint] = {}
-    for report in reports:
-        for checkpoint in report.published:
-            by_number.setdefault(checkpoint.number, checkpoint)
-    complete = [_add_holders(by_number[n], reports) for n in sorted(by_number, reverse=True)]
+    by_number: dict[int, Manifest] = {}
+    for _, report in reports:
+        for manifest in report.manifests:
+            by_number.setdefault(manifest.number, manifest)
+    complete = [_find_holders(by_number[n], reports) for n in sorted(by_number, reverse=True)]
     ended = "the attempt ended before it was copied"
-    pending = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
+    pending = [
+        ListedCheckpoint(p.name, p.why if alive else ended, p.bytes, p.age, p.step)
+        for _, report in reports
+        for p in report.pending
+    ]
     return (*sorted(pending, key=lambda c: c.age or 0.0), *complete)
 
 
-def _add_holders(
-    checkpoint: ListedCheckpoint, reports: Sequence[CheckpointsOnHost]
-) -> ListedCheckpoint:
-    """Add the hosts that hold each part; without one, the checkpoint is incomplete."""
+def _find_holders(manifest: Manifest, reports: Sequence[HeldCopies]) -> ListedCheckpoint:
+    """Find the hosts that hold each part; if a part has none, the checkpoint is incomplete."""
     parts = tuple(
-        replace(part, holders=tuple(r.holder for r in reports if part.sha256 in r.held))
-        for part in checkpoint.parts
+        CheckpointPart(
+            host, part.sha, part.bytes, tuple(h for h, r in reports if part.sha in r.held)
+        )
+        for host, part in sorted(manifest.parts.items())
     )
     lost = [part.host for part in parts if not part.holders]
     why = f"no host here has the part of {fold(lost)}" if lost else ""
-    return replace(checkpoint, why=why, parts=parts)
+    size = sum(part.bytes for part in parts)
+    return ListedCheckpoint(manifest.name, why, size, manifest.age, manifest.step, parts)
 
 
 def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -> ListedCheckpoint:
@@ -132,17 +113,3 @@ def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -
         hint=f"ipexctl checkpoints {run}",
         slug="checkpoint-not-found",
     )
-
-
-def list_unused_checkpoints(
-    listed: Sequence[ListedCheckpoint], used: ListedCheckpoint
-) -> tuple[str, ...]:
-    """Return checkpoints that are newer than `used` and not complete."""
-    newer = listed[: listed.index(used)]
-    return tuple(f"{c.title}: {c.why}" for c in newer if not c.is_complete)
-
-
-def split_checkpoint_name(text: str) -> tuple[str, str]:
-    """Split RUN[:NAME]."""
-    run, _, name = text.partition(":")
-    return run, name or LAST

@@ -15,7 +15,12 @@ from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.checkpoints import listed_checkpoints
 from ipexctl.run.checkpoints.fetch_checkpoints import Row, gather_checkpoints, read_part_rows
-from ipexctl.run.checkpoints.listed_checkpoints import CheckpointPart, Holder, ListedCheckpoint
+from ipexctl.run.checkpoints.listed_checkpoints import (
+    LAST,
+    CheckpointPart,
+    Holder,
+    ListedCheckpoint,
+)
 from ipexctl.run.jobs.ps import find_run
 from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 from ipexctl.run.plan.launch import PlannedHost
@@ -66,19 +71,20 @@ def check_resume_options(options: RunOptions) -> None:
 
 
 def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
-    run_name, name = listed_checkpoints.split_checkpoint_name(text)
+    """Find the checkpoint that --resume names: RUN[:NAME]."""
+    run_name, _, name = text.partition(":")
     run = find_run(fleet, run_name)
     listed = gather_checkpoints(fleet, run)
-    chosen = listed_checkpoints.choose_checkpoint(listed, name, run.id)
+    chosen = listed_checkpoints.choose_checkpoint(listed, name or LAST, run.id)
     hosts = {host.name: host for host in fleet.alive}
     files = []
     for part in chosen.parts:
         host = hosts[part.holders[0].target]
         agent, root = fleet.agents[host], fleet.root_of(host)
         files.append((part, tuple(read_part_rows(agent, root, run.id, part.holders[0], part))))
-    return Resumed(
-        run.id, chosen, tuple(files), listed_checkpoints.list_unused_checkpoints(listed, chosen)
-    )
+    newer = listed[: listed.index(chosen)]
+    unused = tuple(f"{c.title}: {c.why}" for c in newer if not c.is_complete)
+    return Resumed(run.id, chosen, tuple(files), unused)
 
 
 def prepare_checkpoint_layout(
