@@ -88,3 +88,9 @@ def fold_numbers(numbers: Iterable[int]) -> str:
         else:
             ranges.append([number, number])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def rank_text(numbers: Iterable[int]) -> str:
+    """Return "rank 3" or "ranks 0-2,5"."""
+    ranks = sorted(numbers)
+    return f"rank{'s' * (len(ranks) > 1)} {fold_numbers(ranks)}"

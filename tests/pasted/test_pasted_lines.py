@@ -98,8 +98,6 @@ TAKEN = [
     ("-f mine -ppn 1 -- mpirun -f theirs -n 4 python t.py", "-f mine -ppn 1 t.py"),
     ("--env A=1 mpirun -genv A=2 -genv B=2 python t.py", "--env B=2 --env A=1 t.py"),
     ("--timeout 5 mpirun --timeout 60 python t.py", "--timeout 5 t.py"),
-    ("-genv A 1 -genv B=2 -genvlist C,D -n 2 t.py",
-     "--env A=1 --env B=2 --env C --env D -n 2 t.py"),
 ]  # fmt: skip
 
 
@@ -110,8 +108,8 @@ def test_what_a_line_becomes(line: str, said: str) -> None:
 
 
 def test_words_of_mpi_for_click() -> None:
-    typed = "run -genv A=1 -genv B 2 -genvlist C,D -np 2 t.py -genv x"
-    said = "run --env A=1 --env B=2 --env C --env D -n 2 t.py -genv x"
+    typed = "run -hosts a,b -ppn 2 -np=2 t.py -genv x"
+    said = "run -H a,b --ppn 2 -n 2 t.py -genv x"
     assert spell_for_click(shlex.split(typed)) == shlex.split(said)
 
 

@@ -35,7 +35,7 @@ def here(tmp_path: Path) -> Iterator[Here]:
         ("accelerate launch --config_file c.yaml show.py", "rank 2 None None bf16"),
         ("-n 1 --env A=1 accelerate launch --config_file c.yaml show.py", "rank 1 1 None bf16"),
         ("mpirun -n 2 accelerate launch --mixed_precision no show.py", "rank 2 None None no"),
-        ("--accelerate c.yaml -genv A 7 show.py -n 5", "rank 2 7 None bf16 -n 5"),
+        ("--accelerate c.yaml --env A=7 show.py -n 5", "rank 2 7 None bf16 -n 5"),
     ],
 )
 def test_a_pasted_line_runs(here: Here, line: str, seen: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MPI_SPELLINGS = {
     "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
-    "-hostfile": "-f", "-machinefile": "-f", "-genv": "--env", "-genvlist": "--env",
+    "-hostfile": "-f", "-machinefile": "-f",
 }  # fmt: skip
 OTHERS = ("--help", "-h")  # flags that `run` does not declare
 _SAME = {
@@ -141,14 +141,7 @@ def _split_at_script(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
         word = _MPI_SPELLINGS.get(typed, typed)
         alone = word in flags or "=" in word or (word[1:2] != "-" and len(word) > 2)
         value = [] if alone or not remaining else [remaining.pop(0)]
-        if typed == "-genv" and value:
-            if "=" not in value[0] and remaining:
-                value = [f"{value[0]}={remaining.pop(0)}"]
-            groups.append(["--env", *value])
-        elif typed == "-genvlist" and value:
-            groups += [["--env", name] for name in value[0].split(",") if name]
-        else:
-            groups.append([typed, *value])
+        groups.append([typed, *value])
     return groups, remaining
 
 

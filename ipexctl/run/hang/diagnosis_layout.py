@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from ipexctl.base.sizes import duration, fold_numbers
+from ipexctl.base.sizes import duration, rank_text
 from ipexctl.base.wrapping import wrap_text
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang.evidence import RankLook
@@ -104,11 +104,7 @@ def _cpu_text(suspects: list[Suspect]) -> str:
 
 def _who_text(suspects: list[Suspect]) -> str:
     hosts = fold(suspect.host for suspect in suspects if suspect.host)
-    return _rank_text([suspect.rank for suspect in suspects]) + (f" ({hosts})" if hosts else "")
-
-
-def _rank_text(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {fold_numbers(ranks)}"
+    return rank_text(suspect.rank for suspect in suspects) + (f" ({hosts})" if hosts else "")
 
 
 def _group_blocks(diagnosis: Diagnosis, width: int) -> list[list[str]]:
@@ -117,7 +113,7 @@ def _group_blocks(diagnosis: Diagnosis, width: int) -> list[list[str]]:
 
 def _group_lines(group: HangGroup, only: bool, width: int) -> list[str]:
     count = len(group.ranks)
-    label = f"{count} ranks" if only and count > 1 else _rank_text([*group.ranks])
+    label = f"{count} ranks" if only and count > 1 else rank_text(group.ranks)
     since = f" since {duration(group.seconds)}" if group.seconds and group.waits else ""
     verb = f" wait{'s' * (count == 1)} in" if group.waits else ""
     return _columns(label + verb, group.what + since, group.where, width)

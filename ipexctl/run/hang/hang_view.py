@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ipexctl.base.sizes import fold_numbers
+from ipexctl.base.sizes import rank_text
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import collective_alignment as alignment
@@ -78,8 +78,7 @@ class HangView:
         """Format ranks, such as `rank 5 (node03)`, `ranks 3,5 (node[02-03])`."""
         ordered = sorted(ranks)
         folded = fold(host for rank in ordered if (host := self.situation.hosts.get(rank, "")))
-        label = f"rank{'s' * (len(ordered) > 1)} {fold_numbers(ordered)}"
-        return label + (f" ({folded})" if folded else "")
+        return rank_text(ordered) + (f" ({folded})" if folded else "")
 
     def make_suspect(self, rank: int) -> Suspect:
         host = self.situation.hosts.get(rank, "")

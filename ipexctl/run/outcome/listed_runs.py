@@ -30,7 +30,6 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
 _HUGE = 1 << 37  # seconds: beyond the end of Python's calendar
 AT_ONE_TIME = 3.0  # seconds between records of one event on several hosts
-_ID = "use a run ID"
 
 
 class ListedState(str, Enum):
@@ -410,22 +409,17 @@ def choose_run(runs: Sequence[ListedRun], text: str) -> ListedRun:
     if len({run.first_id for run in by_id}) == 1:
         by_id = by_id[:1]  # the last attempt
     active = [run for run in named if not run.over]
-    if len(active) > 1:
+    several = active if len(active) > 1 else [] if named else by_id
+    if len(several) > 1:
+        problem = "active runs have this name" if named else "runs match"
         raise InputError(
-            f"{text}: {len(active)} active runs have this name",
-            why=_list_run_ids(active),
-            hint=_ID,
+            f"{text}: {len(several)} {problem}",
+            why=_list_run_ids(several),
+            hint="use a run ID",
             slug="run-ambiguous",
         )
-    if named or len(by_id) == 1:
+    if named or by_id:
         return (active or named or by_id)[0]
-    if by_id:
-        raise InputError(
-            f"{text}: {len(by_id)} runs match",
-            why=_list_run_ids(by_id),
-            hint=_ID,
-            slug="run-ambiguous",
-        )
     names = [name for run in runs for name in (run.id, run.about.name) if name]
     nearest = nearest_word(text, names)
     suggestion = f" (did you mean {nearest!r}?)" if nearest else ""

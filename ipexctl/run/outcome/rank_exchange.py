@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import pairwise
 
 from ipexctl.base.host_answer import Line
-from ipexctl.base.sizes import count, fold_numbers, short_size
+from ipexctl.base.sizes import count, fold_numbers, rank_text, short_size
 from ipexctl.facts.host_facts import is_loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
@@ -188,7 +188,7 @@ class ExchangeWatch:
             return ""
         return (
             f"rank 0 on {host} opened the rendezvous at {address}, a loopback address that only "
-            f"{host} itself reaches; {_rank_text(missing)} cannot join: the script sets "
+            f"{host} itself reaches; {rank_text(missing)} cannot join: the script sets "
             "MASTER_ADDR or init_method"
         )
 
@@ -234,7 +234,7 @@ class ExchangeWatch:
             return replace(exchange, verdict=ExchangeVerdict.TOGETHER)
         if partial:
             group, ranks = min(partial.items())
-            why = f"of {_rank_text(group)}, only {_rank_text(ranks)} ran a collective that is known"
+            why = f"of {rank_text(group)}, only {rank_text(ranks)} ran a collective that is known"
             return replace(exchange, reason=why, quiet=not (joins and completed))
         doubts = (self._find_doubt(rank, received[rank], over) for rank in self._hosts)
         if why := next(filter(None, doubts), ""):
@@ -275,7 +275,7 @@ class ExchangeWatch:
                 place = f"rank {process.place} of {process.world} in torch.distributed"
                 return f"rank {rank} of {world} is {place}"
         if unclear := [group for group in groups if group.data is None and len(group.ranks) != 1]:
-            gap = f"what rank {rank} did with {_rank_text(unclear[0].ranks or self._hosts)}"
+            gap = f"what rank {rank} did with {rank_text(unclear[0].ranks or self._hosts)}"
             return f"{unclear[0].backend} of torch {processes[0].torch} does not record {gap}"
         if received > MUCH and not any(group.data for group in groups):
             return f"rank {rank} exchanged {short_size(received)} outside of torch.distributed"
@@ -342,11 +342,6 @@ def describe_exchange(exchange: Exchange, world: int) -> str:
     ran = f" in {count(calls, 'collective')}" if calls else ""
     fewer = f", fewer than {steps} printed steps" if calls < steps else ""
     return f"ranks exchanged {_amount_text(exchange)}{ran}{fewer if ran else ''}"
-
-
-def _rank_text(numbers: Iterable[int]) -> str:
-    ranks = sorted(numbers)
-    return f"rank{'s' * (len(ranks) > 1)} {fold_numbers(ranks)}"
 
 
 def _connected_groups(world: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
