@@ -15,7 +15,7 @@ from ipexctl.local.shipped_tables import known_launchers
 from ipexctl.run.command.command_line_words import remove_launcher, spell_for_click
 from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
 from ipexctl.user_code.launchers.line_request import TypedOptions
-from ipexctl.user_code.launchers.pasted_line import StartedRanks, read_pasted_line, started_by
+from ipexctl.user_code.launchers.pasted_line import is_launch, read_pasted_line
 from ipexctl.user_code.launchers.translated_line import translate_line
 
 QA = "--model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval"
@@ -303,16 +303,12 @@ def test_the_entries_of_one_option_agree() -> None:
 
 @pytest.mark.parametrize("line", ["accelerate config", "mpirun --version", "env A=1", ""])
 def test_a_command_that_starts_no_ranks_is_no_launcher(line: str) -> None:
-    assert started_by(line.split(), known_launchers()) is None
+    assert not is_launch(line.split(), known_launchers())
 
 
 @pytest.mark.parametrize(
-    ("line", "name", "script"),
-    [
-        ("A=1 mpirun -n 2 python t.py --x", "mpirun", "t.py"),
-        ("python -m torch.distributed.run t.py", "python -m torch.distributed.run", "t.py"),
-        ("mpirun -n ? ?", "mpirun", ""),
-    ],
+    "line",
+    ["A=1 mpirun -n 2 python t.py --x", "python -m torch.distributed.run t.py", "mpirun -n ? ?"],
 )
-def test_a_command_that_starts_ranks_is_known_by_the_table_of_launchers(line, name, script):
-    assert started_by(line.split(), known_launchers()) == StartedRanks(name, script)
+def test_a_command_that_starts_ranks_is_known_by_the_table_of_launchers(line: str) -> None:
+    assert is_launch(line.split(), known_launchers())

@@ -60,7 +60,7 @@ def line_of(words: Sequence[ShellWord], tables: Tables) -> LauncherLine | Launch
         line = pasted_line.read_pasted_line(plain, tables.launchers)
     except InputError as e:
         has_script = any(word.endswith(".py") or word == "-m" for word in words)
-        starts = has_script and pasted_line.started_by(plain, tables.launchers)
+        starts = has_script and pasted_line.is_launch(plain, tables.launchers)
         return not_converted(e, words[0]) if starts else None
     return LauncherLine(words, line, next(iter(line.starts_ranks), "python")) if line else None
 

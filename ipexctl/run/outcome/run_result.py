@@ -132,7 +132,6 @@ class Tally:
     failed: int
     seconds: float
     loads: tuple[tuple[str, HostLoad], ...] = ()
-    codes: tuple[tuple[int, int], ...] = ()  # exit codes of ranks that have ended
     slow: Slow | None = None  # ranks that the others wait for
     busy: tuple[float, ...] = ()  # for each host: the share of its ranks' CPUs that they use
 

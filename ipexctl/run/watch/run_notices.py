@@ -45,7 +45,6 @@ class Teller:
             failed,
             seconds,
             health.known_loads(),
-            tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
             *health.judged(),
         )
 

@@ -78,25 +78,15 @@ def read_pasted_line(
     return _Reader(launchers).read_words(words, match) if match else None
 
 
-@dataclass(frozen=True)
-class StartedRanks:
-    """Ranks that a program starts. `name`: the launcher as it is called."""
-
-    name: str
-    script: str  # "train.py", "-m pkg.train"; "" if unknown
-
-
-def started_by(words: Sequence[str], launchers: Launchers) -> StartedRanks | None:
-    """Return the ranks; None for a command that starts none. Only the run may know some words."""
+def is_launch(words: Sequence[str], launchers: Launchers) -> bool:
+    """Decide whether a command starts ranks, also if `read_pasted_line` refuses it."""
     match = launchers.find_launcher(words)
     if not match or _ONLY_ASKS & set(words):
-        return None
-    reader, script = _Reader(launchers), ""
+        return False
+    reader = _Reader(launchers)
     with suppress(InputError):
-        line = reader.read_words(words, match)
-        script = f"-m {line.script[0]}" if line.is_module else line.script[0]
-    sure = script.endswith(".py") or script.startswith("-m ")
-    return StartedRanks(reader.starters[0], script if sure else "") if reader.starters else None
+        reader.read_words(words, match)
+    return bool(reader.starters)
 
 
 @dataclass
