@@ -8,8 +8,7 @@ from typing import Any
 from ipexctl.base.host_answer import read_record
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace
-from ipexctl.run.pace.slow_steps import asked_threads
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Socket
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Socket, asked_threads
 
 WINDOW = 5.0  # seconds: for shorter ones the times of printed lines are too inexact
 LEAST = 3  # windows needed for a spread
@@ -75,7 +74,7 @@ class RunRecord:
     def threads(self, host: str) -> int | None:
         """Return the threads of each rank on the host."""
         plan = self.plan_of(host)
-        return (asked_threads(plan) or plan.threads) if plan else None
+        return (asked_threads(plan.rank_env) or plan.threads) if plan else None
 
     def cpus(self, host: str) -> int | None:
         """Return how many CPUs the ranks on the host may use."""

@@ -127,7 +127,7 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
         return None
     if match.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
         return replace(match.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
-    return _with_its_host(match.cause, result)
+    return _with_its_host(_with_its_port(match.cause, match.line), result)
 
 
 _PEER_DONE = (
@@ -136,6 +136,15 @@ _PEER_DONE = (
     "DistributedSampler(..., drop_last=True) or Accelerate's prepare() for equal shares; with "
     "DistributedDataParallel: `with model.join():` around the loop",
 )
+
+
+_PORT = re.compile(r"(?:\bport: |\]:)(\d{1,5})\b")  # torch's: [::]:29500, port: 29500
+
+
+def _with_its_port(cause: Cause, line: str) -> Cause:
+    """Replace the default port 29500 in the fix by the port in the matched line."""
+    port = _PORT.search(line)
+    return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
 
 
 _HOST = re.compile(r"\bon that host\b|\bHOST\b")

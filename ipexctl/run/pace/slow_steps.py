@@ -16,7 +16,7 @@ from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.slow_rank import find_slow_ranks
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, asked_threads
 
 MUCH = 0.25  # share of time from which an exchange is worth shortening
 WAITS = 0.15  # share of time that all ranks wait; else computing hides the exchange
@@ -136,7 +136,7 @@ class _Judge:
 
     def _computing_share(self, host: HostPlan) -> float | None:
         """Return the mean over its ranks of the share of their CPU time that they use."""
-        threads = asked_threads(host) or host.threads
+        threads = asked_threads(host.rank_env) or host.threads
         if threads is None:
             return None
         per_rank = min(threads, host.quota / len(host.ranks)) if host.quota else threads
@@ -186,11 +186,6 @@ class _Judge:
             why = "a script that reads IPEXCTL_SHARE gives slow hosts smaller batches"
             proposals.append(PaceProposal("share", why, f"ipexctl run {self.script}"))
         return self._with_step_time(text), tuple(proposals)
-
-
-def asked_threads(host: HostPlan) -> int | None:
-    text = dict(host.rank_env).get("OMP_NUM_THREADS", "")
-    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 6 else None
 
 
 def _percent_text(share: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ipexctl.common.addresses import host_port
@@ -104,6 +106,12 @@ class LaunchPlan:
 
     def host_of(self, rank: int) -> str:
         return next(h.host for h in self.hosts if any(p.rank == rank for p in h.ranks))
+
+
+def asked_threads(env: Iterable[tuple[str, str]]) -> int | None:
+    """Return the number of OpenMP threads that the variables ask for, if it is a number."""
+    text = dict(env).get("OMP_NUM_THREADS", "")
+    return int(text) if re.fullmatch("[0-9]{1,5}", text) else None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from ipexctl.run.plan import (
     ranks_per_host,
     tuning_variables,
 )
-from ipexctl.run.plan.launch import PlannedHost, RankPlace, RunRequest
+from ipexctl.run.plan.launch import PlannedHost, RankPlace, RunRequest, asked_threads
 from ipexctl.run.plan.tuning_variables import Backend, Site, Variable
 from ipexctl.stack import mpi
 
@@ -46,7 +45,7 @@ def decide_placement(nodes: Sequence[PlannedHost], request: RunRequest) -> Decid
     cpu_only = not any(tuning_variables.usable_accelerators(node.prepared) for node, _ in used)
     sites = tuple(
         replace(
-            _place_ranks(node, count, backend, _asked_threads(request), alone=alone),
+            _place_ranks(node, count, backend, asked_threads(request.env), alone=alone),
             frameworks=request.frameworks,
             cpu_only=cpu_only,
         )
@@ -106,12 +105,6 @@ def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
         *mpi.nic_vars(mpi.row_of(prepared.mpi), site.nic),
         ("PATH", path),
     )
-
-
-def _asked_threads(request: RunRequest) -> int | None:
-    """Return the user's own number of OpenMP threads, if it is a number."""
-    text = dict(request.env).get("OMP_NUM_THREADS", "")
-    return int(text) if re.fullmatch(r"[0-9]{1,5}", text) else None
 
 
 def _place_ranks(
