@@ -28,7 +28,7 @@ class Ready(Event):
 class RankStarted(Event):
     event = "rank"
     rank: int
-    started: "Any"  # its process; of a run that an older version began, True
+    started: int  # its process
     where: "Any" = None  # its CPUs and memory
 
 

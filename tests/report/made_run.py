@@ -81,7 +81,7 @@ def record(
     name = names(hosts)
     for rank in range(hosts * ppn):
         where = {"cpus": list(range((rank % ppn) * 4, (rank % ppn) * 4 + 4))}
-        started = {"event": "rank", "rank": rank, "host": name[rank // ppn], "started": True}
+        started = {"event": "rank", "rank": rank, "host": name[rank // ppn], "started": 100 + rank}
         records.append({"fact": {**started, "where": where}, "at": 0.5})
     records += [{"fact": fact, "at": at} for at, fact in facts]
     for rank in range(hosts * ppn) if ended else ():

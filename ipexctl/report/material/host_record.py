@@ -86,7 +86,7 @@ def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
         inputs=read_host(inputs) if inputs else None,
         of_run=read_inputs(inputs),
         whole=next((read_pace(host, r["whole"]) for r in records if r.get("whole")), None),
-        starts=tuple((rank, time) for time, fact, rank in ranks if fact.get("started") is True),
+        starts=tuple((rank, time) for time, fact, rank in ranks if "started" in fact),
         ends=tuple((rank, time) for time, f, rank in ranks if "ended" in f),
         places=tuple((rank, _read_cpus(f["where"])) for _, f, rank in ranks if "where" in f),
         stalls=tuple(_read_stalls(facts)),
