@@ -75,7 +75,7 @@ def start_order(**values: object) -> StartOrder:
     usual: dict[str, object] = {
         "run_id": "20260101-000000-abcdef", "lease": 30.0, "about": {}, "inputs": {}, "env": {},
         "cwd": "/", "ranks": [], "checkpoints": [], "machinefile": "", "store_port": 1,
-        "secret": False, "hub": "a", "starts": [], "daemons": [], "data": [], "modules": {},
+        "secret": False, "hub": "a", "data": [], "modules": {},
         "run": None, "host": "a",
     }  # fmt: skip
     return StartOrder(**{**usual, **values})

@@ -71,8 +71,6 @@ class StartOrder(Message):
     store_port: int  # of the ranks' rendezvous
     secret: bool  # the environment of ranks has secrets
     hub: str  # the host whose supervisor decides
-    starts: "list[list[str]]"  # command lines that may be started here
-    daemons: "list[str]"  # programs that may be started here with any arguments
     data: "list[str]"  # folders that are in use
     modules: "dict[str, str]"  # what each rank's Python imports before the script: name -> text
     run: "HubOrder | None"  # on the first host

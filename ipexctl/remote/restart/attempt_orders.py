@@ -33,7 +33,6 @@ def compose_orders(common: RestartCommon, host_plans: "list[RestartHost]", attem
         order, row = of_host(common, host_plan, dict(facts, index=index, begin=begin), checkpoint)
         order.hub = names[0]
         order.machinefile = "".join(host_plan.line for host_plan in host_plans)
-        order.starts = [mpirun or row.starter]
         order.about = dict(common.about, hosts=names, ranks=world, attempt=attempt)
         orders.append(order)
         rows.append(row)

@@ -46,7 +46,6 @@ class Orders:
     def compose_start_order(self, name: str, work: str) -> StartOrder:
         """Compose the order by which a host starts its ranks in the folder `work`."""
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
-        row = mpi.FLAVOURS.get(self.plan.mpi)
         return StartOrder(
             about=dict(self.about),
             inputs={**self.inputs.hosts.get(name, {}), "before": dict(self.before)},
@@ -60,8 +59,6 @@ class Orders:
             store_port=self.plan.master_port,
             secret=bool(self.options.secret_env),
             hub=first.host,
-            starts=[list(self.plan.mpirun or rank_starter_command(host))],
-            daemons=[f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
             data=list(self.data.get(name, ())),
             modules=self._choose_rank_modules(),
             run=self.compose_hub_order() if host is first else None,
