@@ -9,7 +9,6 @@ import fcntl
 import os
 import re
 import shutil
-import socket
 import stat
 import tempfile
 import time
@@ -18,7 +17,7 @@ from ipexctl.common.folder_trust import is_private_group
 from ipexctl.common.locks import take_lock
 from ipexctl.common.tolerant_reads import info_of
 
-LOCK = "lock"
+LOCK, NEW = "lock", ".new"  # NEW: until it is locked
 NAME = re.compile(r"ipexctl-(?:proof-)?[a-z0-9_]{8}\Z")
 OLD = 3600  # age in seconds from which one without a lock is not being created any more
 locks = {}  # type: dict[str, int]  # of this process, by folder
@@ -29,7 +28,7 @@ def make_scratch_folder(kind=""):
     default = tempfile.gettempdir()
     top = default if len(default) < 80 and not others_can_rename(default) else "/tmp"
     folder = tempfile.mkdtemp(prefix="ipexctl-" + kind, dir=top)
-    new_lock = os.path.join(folder, LOCK + ".new")
+    new_lock = os.path.join(folder, LOCK + NEW)
     fd = os.open(new_lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -74,25 +73,9 @@ def others_can_rename(top):
 
 def is_abandoned(path, info):
     lock = os.path.join(path, LOCK)
-    if not os.path.lexists(lock):
-        return is_silent(path, info)
+    if not os.path.lexists(lock):  # killed early, unless the file system has no locks
+        return not os.path.lexists(lock + NEW) and info.st_mtime < time.time() - OLD
     fd = take_lock(lock)
     if fd is not None:
         os.close(fd)
     return fd is not None
-
-
-def is_silent(path, info):
-    """Decide about a folder without a lock: of an old ipexctl, or of a process killed early."""
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        link.connect(os.path.join(path, "socket"))
-    except ConnectionRefusedError:
-        return True
-    except FileNotFoundError:
-        return info.st_mtime < time.time() - OLD
-    except OSError:
-        pass
-    finally:
-        link.close()
-    return False

@@ -221,18 +221,13 @@ def test_here_it_asks_for_each_kind_that_was_not_named(home: Path) -> None:
 
 
 def test_what_a_killed_agent_left_in_the_temporary_folder_goes(home: Path) -> None:
-    import socket
-
     pushed(home)
     tmp = home.parent
-    for name in ("ipexctl-abcd1234", "ipexctl-live1234"):
+    for name in ("ipexctl-abcd1234", "ipexctl-live1234", "ipexctl-notours0"):
         (tmp / name).mkdir(0o700)
-    (tmp / "ipexctl-notours0").mkdir(0o700)
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(tmp / "ipexctl-abcd1234/socket"))
-    with socket.socket(socket.AF_UNIX) as live:
-        live.bind(str(tmp / "ipexctl-live1234/socket"))
-        live.listen()
+    (tmp / "ipexctl-abcd1234/lock").touch()
+    with (tmp / "ipexctl-live1234/lock").open("w") as live:
+        fcntl.flock(live, fcntl.LOCK_EX)
         assert remove(home, "-y")["exit_code"] == 0
     left = sorted(p.name for p in tmp.glob("ipexctl-*"))
     assert left == ["ipexctl-live1234", "ipexctl-notours0"]
