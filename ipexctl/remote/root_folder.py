@@ -127,8 +127,6 @@ def made_here(root):
     mark = read_json(os.path.join(root, MARK)) or {}
     if all(isinstance(mark.get(key), list) for key in ("made", "before")):
         return mark
-    if os.path.isdir(os.path.join(root, "blobs", "sha256")):  # used before there were marks
-        return {"made": [root] * (os.path.basename(root) == ".ipexctl"), "before": []}
     return {"made": [], "before": sorted(os.listdir(root))}
 
 
