@@ -37,19 +37,16 @@ class Frames:
         """Return (header, body); None at the end of the stream, after a connection reset, and where
         the bytes are not a frame."""
         try:
-            return self.next_frame()
+            head = self.source.read(HEAD.size)
+            if len(head) < HEAD.size:
+                return None
+            size, body_size = HEAD.unpack(head)
+            if size > LIMIT or body_size > LIMIT:
+                return None
+            data = self.source.read(size)
+            body = self.source.read(body_size) if body_size else b""
         except OSError:
             return None
-
-    def next_frame(self) -> "tuple[Any, bytes] | None":
-        head = self.source.read(HEAD.size)
-        if len(head) < HEAD.size:
-            return None
-        size, body_size = HEAD.unpack(head)
-        if size > LIMIT or body_size > LIMIT:
-            return None
-        data = self.source.read(size)
-        body = self.source.read(body_size) if body_size else b""
         if len(data) < size or len(body) < body_size:
             return None
         return json.loads(data.decode("utf-8")), body
