@@ -9,7 +9,6 @@ class CopiedPart(Message):
     sha: str  # of the list of its files
     list: int  # bytes of that list
     bytes: int  # of its files
-    stamp: str = ""  # as it was found
 
 
 class Manifest(Message):

@@ -61,7 +61,6 @@ class PartKept(CopierSaid):
     sha: str  # as in CopiedPart
     list: int
     bytes: int
-    stamp: str
 
 
 class PartCopied(CopierSaid):

@@ -105,7 +105,7 @@ def kept(copies, work, name):
 
 
 def published(copies, number, name, sha):
-    part = CopiedPart(sha, os.path.getsize(copies.path(sha)), 1, "1")
+    part = CopiedPart(sha, os.path.getsize(copies.path(sha)), 1)
     copies.publish(Manifest(name, number, 0.0, {"a": part}, number, {"a": ["a"]}))
     return part
 

@@ -63,7 +63,7 @@ class Cluster:
                 return
             sha = f"{host}:{order['name']}:{order['stamp']}"
             self.disk[host].add(sha)
-            self.say(host, "kept", number=number, sha=sha, list=1, bytes=5, stamp=order["stamp"])
+            self.say(host, "kept", number=number, sha=sha, list=1, bytes=5)
         elif "copy" in order:
             assert order["part"]["sha"] in self.disk[order["of"]]
             self.disk[host].add(order["part"]["sha"])
@@ -324,7 +324,7 @@ def test_a_partner_that_cannot_keep_a_copy_is_replaced_at_once() -> None:
         for host in "bc":
             hub.take(host, PartAbsent(name), now)
         hub.begin(now)
-        hub.take("a", PartKept(hub.number, "5a", 1, 5, name), now)
+        hub.take("a", PartKept(hub.number, "5a", 1, 5), now)
 
     def failed(host: str, now: float) -> None:
         hub.take(host, CopyFailed(hub.number, "not enough disk space", "a"), now)
@@ -343,5 +343,5 @@ def test_a_partner_that_cannot_keep_a_copy_is_replaced_at_once() -> None:
     assert copied_to() == ["c"]
     failed("c", 6.0)
     hub.begin(6.0 + AGAIN)
-    hub.take("a", PartKept(hub.number, "5a", 1, 5, "c-2"), 6.0 + AGAIN)
+    hub.take("a", PartKept(hub.number, "5a", 1, 5), 6.0 + AGAIN)
     assert copied_to() == ["b"]

@@ -188,15 +188,14 @@ class Worker:
     def keep(self, order: KeepPart):
         """Copy this host's part of a checkpoint on its own disk."""
         self.begin(order.keep)
-        name, stamp = order.name, order.stamp
-        files = checkpoint_files.list_checkpoint_files(os.path.join(self.folder, name))
-        if not files or checkpoint_files.stamp_of_files(files) != stamp:
+        files = checkpoint_files.list_checkpoint_files(os.path.join(self.folder, order.name))
+        if not files or checkpoint_files.stamp_of_files(files) != order.stamp:
             raise Changed
         size = sum(size for size, _, _ in files.values())
-        sha = self.copies.keep(self.folder, name, files)
+        sha = self.copies.keep(self.folder, order.name, files)
         self.pending.append(sha)
         length = os.path.getsize(self.copies.path(sha))
-        self.say(PartKept(self.number, sha, length, size, stamp))
+        self.say(PartKept(self.number, sha, length, size))
 
     def copy(self, order: CopyPart):
         """Fetch a part from the host whose partner this host is."""

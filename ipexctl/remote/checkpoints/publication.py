@@ -130,7 +130,7 @@ class Publication:
 
     def on_kept(self, host, message: copy_messages.PartKept, now):
         if self.current and message.number == self.current.number:
-            part = CopiedPart(message.sha, message.list, message.bytes, message.stamp)
+            part = CopiedPart(message.sha, message.list, message.bytes)
             self.current.parts[host] = part
             self.copy(self.current, host)
             self.publish(self.current, now)
