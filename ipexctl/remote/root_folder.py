@@ -34,7 +34,7 @@ def check_existing_root(text):
 
 def is_absent(text):
     """Return whether the root was never created; `checked` reports an invalid path."""
-    return isinstance(text, str) and not os.path.isdir(os.path.expanduser(text))
+    return not os.path.isdir(os.path.expanduser(text))
 
 
 def cannot_make(root, why):
@@ -43,16 +43,10 @@ def cannot_make(root, why):
 
 
 def expand_root_path(text):
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise Failure(
-            "the root folder %r is not a path" % (text,),
-            hint="--root /some/folder",
-            slug="root-invalid",
-        )
     root = os.path.expanduser(text)
     if not os.path.isabs(root):
         raise Failure(
-            "the root folder %s is not absolute" % text,
+            "the root folder %r is not absolute" % text,
             hint="--root /some/folder",
             slug="root-invalid",
         )
