@@ -102,8 +102,6 @@ class PeerLink:
         return max(self.latest, late)
 
     def wait_until(self, condition, seconds):
-        if threading.current_thread() is self.thread:
-            return condition()
         with self.changed:
             self.changed.wait_for(lambda: self.closing or condition(), seconds)
             return condition()

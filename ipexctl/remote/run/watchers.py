@@ -33,10 +33,7 @@ class Watchers:
 
     def listen(self, watcher):
         while True:
-            try:
-                frame = watcher.frames.read()
-            except ValueError:
-                frame = None
+            frame = watcher.frames.read()
             if frame is None:
                 break
             self.hear(watcher, frame[0])
