@@ -140,7 +140,7 @@ class Cluster:
 
     def doctor(self, level: str = "quick") -> Report:
         fleet = Fleet(self.target, self.root, self.inventory)
-        return examine_hosts(fleet, DoctorOptions(self.root, level))
+        return examine_hosts(fleet, DoctorOptions(level))
 
     def install(self, **arguments: Any) -> dict[str, StepOutcome]:
         """Install, as `do(Install(...))` does."""
@@ -210,7 +210,9 @@ class Cluster:
         return self._play(read_play(text, source, all_steps()), check, dict(variables or {}))
 
     def _play(self, play: Play, check: bool, variables: dict[str, str]) -> PlayReport:
-        listener = PlayListener(lambda h, s: None, lambda h, s, text: self._say(h, text), _ignore)
+        listener = PlayListener(
+            lambda h, s: None, lambda h, s, text: self._say(h, text), lambda outcome: None
+        )
         options = PlayOptions((), (), variables, check, root=self.root, password=self._password)
         return run_play(play, self.target, options, listener)
 
@@ -225,10 +227,6 @@ class Cluster:
             self._ssh = SshTransport(remote, self.target.ssh_config, self.target.secrets)
             self._ssh.unlock(remote)
         return self._ssh.fabric_connection(self.inventory[name], self.target.connect_timeout)
-
-
-def _ignore(outcome: StepOutcome) -> None:
-    return None
 
 
 def _step(kind: type[S], given: Mapping[str, Any]) -> S:

@@ -131,12 +131,6 @@ class Unreachable(IpexctlError):
 class HostKeyUnknown(Unreachable):
     slug = "host-key-unknown"
 
-    def __init__(
-        self, what: str, *, why: str = "", hint: str = "", slug: str = "", fingerprint: str = ""
-    ) -> None:
-        super().__init__(what, why=why, hint=hint, slug=slug)
-        self.fingerprint = fingerprint
-
 
 class HostKeyChanged(Unreachable):
     slug = "host-key-changed"

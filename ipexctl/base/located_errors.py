@@ -78,11 +78,11 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word.lower()[:64], list(known), 1)), "")
 
 
-def nearest_files(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+def nearest_files(name: str, known: Iterable[str]) -> list[str]:
     """Return similar file names, compared without suffixes: those would make short ones similar."""
     stems: dict[str, list[str]] = {}
     for path in known:
         stems.setdefault(posixpath.splitext(path)[0], []).append(path)
     word = posixpath.splitext(name)[0][:64]
-    stem_matches = difflib.get_close_matches(word, stems, most, 0.7)
-    return [path for stem in stem_matches for path in stems[stem]][:most]
+    stem_matches = difflib.get_close_matches(word, stems, 3, 0.7)
+    return [path for stem in stem_matches for path in stems[stem]][:3]

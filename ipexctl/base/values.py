@@ -56,10 +56,6 @@ def texts_of(value: Any) -> tuple[str, ...]:
     return tuple(text for text in map(plain, list_of(value)) if text)
 
 
-def truth(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
 def number_or_none(value: Any) -> float | None:
     ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _HUGE
     return float(value) if ok else None

@@ -104,13 +104,9 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
         raise Bad(
             problem, why=_where_it_began(e), hint=_yaml_hint(text, e), slug="yaml-syntax"
         ).placed(place) from None
-    except yaml.YAMLError as e:
-        place = place_in(text, getattr(e, "position", 0), source)
-        raise Bad(
-            "control characters are not allowed in YAML", slug="yaml-control-character"
-        ).placed(place) from None
-    except UnicodeEncodeError as e:
-        place = place_in(text, e.start, source)
+    except (yaml.YAMLError, UnicodeEncodeError) as e:
+        position = e.start if isinstance(e, UnicodeEncodeError) else getattr(e, "position", 0)
+        place = place_in(text, position, source)
         raise Bad(
             "control characters are not allowed in YAML", slug="yaml-control-character"
         ).placed(place) from None

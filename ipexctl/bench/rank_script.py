@@ -66,7 +66,7 @@ class RankLines(View):
 def examine_links(target: Target, root: str) -> CheckedHosts:
     """Return what the doctor finds and measures between the hosts; the run reports hosts down."""
     fleet = Fleet(target, root, grace=GRACE)
-    options = DoctorOptions(root, level="std", env=choice_here(), compute=False)
+    options = DoctorOptions(level="std", env=choice_here(), compute=False)
     report = examine_hosts(fleet, options)
     return CheckedHosts(report.facts, report.peers, measured=report.measured)
 

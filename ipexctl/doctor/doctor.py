@@ -54,7 +54,6 @@ class DoctorOptions:
     """Options of an examination. `python`: the interpreter whose torch std measures, "" for the
     stack's. `compute` False: only the network is measured."""
 
-    root: str = ROOT
     level: str = "quick"
     python: str = ""
     env: EnvChoice | None = None
@@ -70,23 +69,26 @@ class ConnectedHost:
     port: int | None
 
 
-def run_doctor(target: Target, root: str = ROOT, options: DoctorOptions | None = None) -> Report:
+_USUAL = DoctorOptions()
+
+
+def run_doctor(target: Target, root: str = ROOT, options: DoctorOptions = _USUAL) -> Report:
     """Examine the hosts. Raises InputError for invalid host names; all else is in the report."""
-    fleet = Fleet(target, (options or DoctorOptions(root)).root, grace=GRACE)
+    fleet = Fleet(target, root, grace=GRACE)
     choice = choice_here()
     if choice and choice.newer:
         from ipexctl.install.requirement_files import changed_note
 
         if note := changed_note(target, choice, fleet.root):
             target.note(note)
-    report = examine_hosts(fleet, replace(options or DoctorOptions(root), env=choice))
+    report = examine_hosts(fleet, replace(options, env=choice))
     fleet.remember({host.name: report.state(host.name) for host in fleet.hosts.hosts}, "doctor")
     return report
 
 
-def examine_hosts(fleet: Fleet, options: DoctorOptions | None = None) -> Report:
+def examine_hosts(fleet: Fleet, options: DoctorOptions = _USUAL) -> Report:
     """Examine hosts that are already known. The fleet is opened and closed here."""
-    hosts, target, options = fleet.hosts, fleet.target, options or DoctorOptions(fleet.root)
+    hosts, target = fleet.hosts, fleet.target
     if options.level not in LEVELS:
         raise unknown_value("--level", options.level, LEVELS)
     began = time.monotonic()
@@ -103,10 +105,10 @@ def examine_hosts(fleet: Fleet, options: DoctorOptions | None = None) -> Report:
         facts=facts,
         down=fleet.failures,
         peers=peers,
-        findings=with_options(run_all(cluster), target, options.root),
+        findings=with_options(run_all(cluster), target, fleet.root),
         seconds=time.monotonic() - began,
         named=quote_host_options(target, hosts),
-        root="" if options.root == ROOT or "root" in target.configured else options.root,
+        root="" if fleet.root == ROOT or "root" in target.configured else fleet.root,
         without_downs=fleet.without_downs(),
         level=options.level,
         script=training_script(Path.cwd()),
@@ -118,9 +120,7 @@ def examine_hosts(fleet: Fleet, options: DoctorOptions | None = None) -> Report:
     )
 
 
-def with_options(
-    findings: Iterable[Finding], target: Target, root: str = ROOT
-) -> tuple[Finding, ...]:
+def with_options(findings: Iterable[Finding], target: Target, root: str) -> tuple[Finding, ...]:
     """Return the findings with the user's options added to ipexctl commands."""
     options = list_options(target, root)
     return tuple(replace(finding, fix=finding.fix.with_options(options)) for finding in findings)

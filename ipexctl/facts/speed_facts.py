@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from ipexctl.base.host_answer import read_record
-from ipexctl.base.values import count_or_none, plain, positive_or_none
+from ipexctl.base.host_answer import read_record, read_rows
+from ipexctl.base.values import count_or_none, list_of
 from ipexctl.facts.facts import Facts
 from ipexctl.quick_dataclass import dataclass
 
@@ -128,14 +128,8 @@ def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
 
 def read_links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[MeasuredLink]:
     """Return one Link for each target, whatever the host answered."""
-    rows = raw.get("links")
-    links: dict[str, MeasuredLink] = {}
-    for row in rows if isinstance(rows, list) else []:
-        if isinstance(row, list) and len(row) == 4:
-            name = plain(row[0])
-            links[name] = MeasuredLink(
-                source, name, positive_or_none(row[1]), positive_or_none(row[2]), plain(row[3])
-            )
+    rows = [[source, *row] for row in list_of(raw.get("links")) if isinstance(row, list)]
+    links = {link.target: link for link in read_rows(MeasuredLink, rows)}
     return [links.get(t) or MeasuredLink(source, t, error="no answer") for t in targets]
 
 

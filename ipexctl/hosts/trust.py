@@ -75,7 +75,6 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
         f"{subject} that are not trusted yet",
         why="\n".join(lines),
         hint=suggest_command(target, "trust"),
-        slug="host-key-unknown",
     )
 
 

@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.inventory.inventory import Host
-from ipexctl.inventory.nodeset import MAX_NAMES, expand_names, is_range, split_outside_brackets
+from ipexctl.inventory.nodeset import expand_names, is_range, split_outside_brackets
 
 SMALLEST_PORT_LOOKALIKE = 1000
 MOST_SLOTS = 999_999
@@ -26,7 +26,7 @@ _NUMERIC = re.compile(r"[0-9.]+")
 _SCHEME = "ssh://"
 
 
-def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
+def parse_address(text: str) -> list[Host]:
     """Return every host that `text` names. Raises Bad."""
     start = len(_SCHEME) if text.startswith(_SCHEME) else 0
     body = text[start:].removesuffix("/") if start else text
@@ -39,7 +39,7 @@ def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
             slug="not-a-user-name",
         )
     name, number, is_port = _split_number(rest, says_port=bool(at_sign or start))
-    names = _expand_host_names(name, limit, at=start + len(user) + len(at_sign))
+    names = _expand_host_names(name, at=start + len(user) + len(at_sign))
     host = Host(names[0], user=user)
     if number is not None:
         port = parse_port(number) if is_port else 0
@@ -141,12 +141,12 @@ def _is_range(text: str) -> bool:
     return bool(closed) and is_range(inside) and not (":" in inside and _is_v6(inside))
 
 
-def _expand_host_names(text: str, limit: int, *, at: int) -> list[str]:
+def _expand_host_names(text: str, *, at: int) -> list[str]:
     if "[" not in text and "]" not in text:
         _check_name(text)
         return [text]
     try:
-        names = expand_names(text, limit)
+        names = expand_names(text)
     except Bad as e:
         e.at += at
         raise

@@ -18,7 +18,7 @@ _NUMBERS = re.compile(r"([0-9]{1,9})(?:[-:]([0-9]{1,9})(?:[/:]([0-9]{1,9}))?)?",
 _LETTERS = re.compile(r"([a-z])[-:]([a-z])|([A-Z])[-:]([A-Z])", re.ASCII)
 
 
-def expand_names(text: str, limit: int = MAX_NAMES) -> list[str]:
+def expand_names(text: str) -> list[str]:
     """Expand `r[1-2]n[01-03]` to r1n01 r1n02 ...; also [1-9/2], and Ansible's [01:50] and [a:f].
 
     Raises Bad. Counts before it expands, so that `[1-999999999]` costs nothing.
@@ -34,9 +34,9 @@ def expand_names(text: str, limit: int = MAX_NAMES) -> list[str]:
             _refuse_brackets(text, piece, position)
             parts.append([piece])
         position += len(piece) + 1
-        if count > limit:
+        if count > MAX_NAMES:
             raise Bad(
-                f"{text!r} names {count:,} hosts or more; the maximum is {limit:,}",
+                f"{text!r} names {count:,} hosts or more; the maximum is {MAX_NAMES:,}",
                 hint="check the numbers in the brackets",
                 slug="too-many-hosts",
             )

@@ -204,15 +204,11 @@ def recap_of(down: HostDown, seconds: float) -> HostResult:
 
 
 def fan_out(
-    hosts: Sequence[Host],
-    work: Callable[[Host], T],
-    *,
-    forks: int = 32,
-    on_done: Callable[[Host, T | HostDown], None] | None = None,
+    hosts: Sequence[Host], work: Callable[[Host], T], *, forks: int = 32
 ) -> dict[Host, T | HostDown]:
     """Run `work` for each host, at most `forks` at a time. A host's failure is its value.
 
-    Deadlines belong to `work` (every channel read has one). `on_done` runs in the calling thread.
+    Deadlines belong to `work` (every channel read has one).
     """
     todo: queue.SimpleQueue[Host] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[Host, T | HostDown | BaseException]] = queue.SimpleQueue()
@@ -226,8 +222,6 @@ def fan_out(
         if isinstance(value, BaseException):
             raise value
         outcomes[host] = value
-        if on_done:
-            on_done(host, value)
     return {host: outcomes[host] for host in hosts}
 
 

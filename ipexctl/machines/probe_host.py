@@ -13,43 +13,32 @@ from ipexctl.machines.target import ROOT
 from ipexctl.machines.wire.frames import Frame
 
 
-def probe_facts(agent: Agent, root: str = ROOT) -> Facts:
+def probe_facts(agent: Agent, root: str = ROOT, *, fs: str = "/") -> Facts:
     """Return the facts of one host. Raises Unreachable or HostFailed."""
-    return probe_and_listen(agent, root, listen=False)[0]
+    if agent.hello.kind != "python":
+        return read_facts_reply(agent, 0, 0.0, root)[0]
+    sent = time.monotonic()
+    request = facts_request(root, listen=False, fs=fs)
+    return read_facts_reply(agent, agent.start(request.op, request.args), sent, root)[0]
 
 
 def facts_request(
-    root: str = ROOT,
-    *,
-    listen: bool,
-    fs: str = "/",
-    env: str = "",
-    dns: bool = False,
-    load: bool = True,
+    root: str, *, listen: bool, fs: str = "/", env: str = "", dns: bool = False, load: bool = True
 ) -> Ahead:
     """Return the request for facts. `fs`: prefix of /proc and /sys on the host (for tests). `env`:
     key of the environment to inspect; "": the current one. `dns`: query the name servers, and wait
     for silent ones. `load`: on a busy host, sample for 0.2 s which processes compute."""
-    args = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns}
-    args["load"] = load
+    args = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns, "load": load}
     return Ahead("facts.probe.facts", args)
-
-
-def probe_and_listen(
-    agent: Agent, root: str = ROOT, *, listen: bool = True, fs: str = "/"
-) -> tuple[Facts, int | None]:
-    """Return facts, and the port where the host listens until the agent ends, or None."""
-    if agent.hello.kind != "python":
-        return read_facts_reply(agent, 0, 0.0, root)
-    sent = time.monotonic()
-    request = facts_request(root, listen=listen, fs=fs)
-    return read_facts_reply(agent, agent.start(request.op, request.args), sent, root)
 
 
 def read_facts_reply(
     agent: Agent, number: int, sent: float, root: str = ROOT
 ) -> tuple[Facts, int | None]:
-    """Return the answer to `question` number `number`, which was sent at `sent` (monotonic)."""
+    """Return the facts, and the port where the host listens until the agent ends, or None.
+
+    `number`: the request, which was sent at `sent` (monotonic).
+    """
     name = agent.host.name
     if agent.hello.kind != "python":
         return core.from_sh(name, agent.hello.sh_text, root), None

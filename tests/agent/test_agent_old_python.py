@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import start_host_agent
-from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.probe_host import facts_request, probe_facts, read_facts_reply
 from ipexctl.machines.wire.transport import LocalTransport
 from tests.facts.machines import MACHINES
 from tests.processes import interpreter
@@ -25,9 +26,10 @@ def test_the_probe_works_on_an_old_python(minor, tmp_path):
         start_host_agent(LocalTransport(), Host("here", local=True), python=interpreter(minor))
     ) as agent:
         assert agent.hello.python[:2] == (3, minor)
-        facts, port = probe_and_listen(agent)
+        ask = facts_request("~/.ipexctl", listen=True)
+        facts, port = read_facts_reply(agent, agent.start(ask.op, ask.args), time.monotonic())
         tree = MACHINES["two sockets with SMT"].write(tmp_path)
-        recorded, _ = probe_and_listen(agent, listen=False, fs=str(tree))
+        recorded = probe_facts(agent, fs=str(tree))
         targets = [["self", "127.0.0.1", port]]
         assert agent.call("facts.read_reachability.connect", {"targets": targets}).done[
             "results"

@@ -11,7 +11,7 @@ from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
-from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 
 RECORDED = Path(__file__).parent.parent.parent.parent / "shared" / "machines"
@@ -48,4 +48,4 @@ def _read(agent: Agent, path: Path, folder: Path) -> Facts:
         for member in tar:
             if member.name.rpartition("/")[2] in _READ and member.isfile():
                 tar.extract(member, folder, **_FILTER)
-    return probe_and_listen(agent, listen=False, fs=str(next(folder.iterdir())))[0]
+    return probe_facts(agent, fs=str(next(folder.iterdir())))

@@ -24,7 +24,7 @@ from ipexctl.facts.load_facts import Load
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
-from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.facts import read_interfaces, read_load, read_system
 from tests.facts.machines import Machine, regular
@@ -42,7 +42,7 @@ def agent() -> Iterator[Agent]:
 
 def read(agent: Agent, tree: Path, files: dict[str, str]) -> Facts:
     machine = Machine(regular(1, 4, 1), files=files)
-    return probe_and_listen(agent, listen=False, fs=str(machine.write(tree)))[0]
+    return probe_facts(agent, fs=str(machine.write(tree)))
 
 
 def test_frequencies_and_heat_are_read_from_all_policies_and_cores(agent, tmp_path):
@@ -221,7 +221,7 @@ def test_the_tightest_limit_of_processes_counts(agent, tmp_path):
 
 
 def test_this_machine_tells_its_limits_and_its_temporary_folder(agent):
-    facts = probe_and_listen(agent, listen=False)[0]
+    facts = probe_facts(agent)
     limits = facts.condition.limits
     assert limits.nofile and 0 < limits.nofile.soft <= limits.nofile.hard
     assert limits.file_size and limits.nproc and limits.stack

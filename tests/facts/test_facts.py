@@ -27,7 +27,7 @@ from ipexctl.facts.system_facts import System
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
-from ipexctl.machines.probe_host import probe_and_listen, probe_facts
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from tests import made
 from tests.checks.hosts import GIB, clean, part, two_nodes
@@ -46,7 +46,7 @@ def agent() -> Iterator[Agent]:
 
 
 def read(agent: Agent, tree: Path) -> Facts:
-    return probe_and_listen(agent, listen=False, fs=str(tree))[0]
+    return probe_facts(agent, fs=str(tree))
 
 
 def counts(facts: Facts) -> tuple[int, int, int, int, int]:
@@ -239,7 +239,7 @@ def test_a_rank_prefers_no_memory_that_it_may_not_have():
 
 def test_the_root_folder_is_told_with_links_on_the_way_resolved(agent, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
-    disk = probe_and_listen(agent, f"{tmp_path}/link/root", listen=False)[0].disk
+    disk = probe_facts(agent, f"{tmp_path}/link/root").disk
     assert (disk.root, disk.real) == (f"{tmp_path}/link/root", f"{tmp_path.resolve()}/root")
 
 

@@ -17,7 +17,7 @@ from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
-from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.run.plan import launch, launch_plan
 from tests import made
@@ -42,7 +42,7 @@ def facts(agent, tmp_path_factory) -> dict[str, Facts]:
 
 def _probed(agent: Agent, real: Real, tree: Path) -> Facts:
     """What is recorded comes from the tree; what only a live host can tell is a clean host's."""
-    own = probe_and_listen(agent, listen=False, fs=str(real.machine.write(tree)))[0]
+    own = probe_facts(agent, fs=str(real.machine.write(tree)))
     return replace(
         clean(),
         kernel=real.kernel,

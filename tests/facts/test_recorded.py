@@ -13,7 +13,7 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
-from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.probe_host import probe_facts
 from tests.checks.hosts import GIB, ROWS
 from tests.facts.recorded import RECORDED
 
@@ -120,5 +120,5 @@ def test_a_recorded_processor_has_the_level_and_name_it_is_known_for(agent, tmp_
         pytest.skip("the recorded processors are not beside this checkout")
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "cpuinfo").write_text(source.read_text())
-    cpu = probe_and_listen(agent, listen=False, fs=str(tmp_path))[0].cpu
+    cpu = probe_facts(agent, fs=str(tmp_path)).cpu
     assert (isa.cpu_level(cpu), processors.find_processor(cpu).name) == CPUINFO[name]

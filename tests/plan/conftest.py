@@ -11,7 +11,7 @@ import pytest
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import start_host_agent
-from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from tests.plan.hosts import SHAPES
 
@@ -27,7 +27,7 @@ def shape() -> Iterator[Shape]:
         if name not in known:
             with TemporaryDirectory() as folder:  # of up to 2,000 files
                 tree = SHAPES[name].write(Path(folder))
-                known[name] = probe_and_listen(agent, listen=False, fs=str(tree))[0]
+                known[name] = probe_facts(agent, fs=str(tree))
         return known[name]
 
     yield facts

@@ -70,7 +70,7 @@ def doctor(
     if wanted.html:
         alone = not (wanted.fix or wanted.print)
         _check_html(wanted.html, alone=alone, as_text=as_text is None)
-    report = run_doctor(target, root, DoctorOptions(root, wanted.level, wanted.python))
+    report = run_doctor(target, root, DoctorOptions(wanted.level, wanted.python))
     if wanted.print:
         from ipexctl.doctor.command.fixes import show_play, show_scripts
 

@@ -143,15 +143,8 @@ class KnownHosts:
 
 def names_match(patterns: Sequence[str], name: str) -> bool:
     """Match a line's host field against a name: some pattern fits and no `!pattern` does."""
-    name = name.lower()
-    fits = False
-    for pattern in patterns:
-        negated = pattern.startswith("!")
-        if _pattern_fits(pattern.removeprefix("!"), name):
-            if negated:
-                return False
-            fits = True
-    return fits
+    fit = [p for p in patterns if _pattern_fits(p.removeprefix("!"), name.lower())]
+    return bool(fit) and not any(p.startswith("!") for p in fit)
 
 
 def _pattern_fits(pattern: str, name: str) -> bool:
@@ -272,8 +265,6 @@ def require_known_key(key: HostKey) -> None:
             f"{key.answer.name}: its host key is not trusted yet",
             why=f"{key.key_type} {key.fingerprint}",
             hint=f"ipexctl trust -H {key.answer.name}",
-            fingerprint=key.fingerprint,
-            slug="host-key-unknown",
         )
     if standing is Standing.REVOKED:
         raise HostKeyChanged(

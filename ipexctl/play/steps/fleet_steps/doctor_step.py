@@ -40,7 +40,7 @@ class Doctor(FleetStep):
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.doctor.doctor import DoctorOptions, run_doctor
 
-        options = DoctorOptions(on.fleet.root, self.level, self.python)
+        options = DoctorOptions(self.level, self.python)
         report = run_doctor(target_of(on), on.fleet.root, options)
         for finding in report.findings:
             if finding.severity in _SHOWN:
