@@ -21,5 +21,4 @@ class DiskFacts:
     source: str = ""  # the device, or server:/path
     point: str = ""  # where that is mounted
     real: str = ""  # `root` without links on the way
-    quota: bool | None = None  # mounted with quotas
     owner: int | None = None  # the user id of the folder, or of the one above

@@ -154,14 +154,14 @@ def trust(
       ipexctl trust -f hosts
       ipexctl trust -H node1,node2 --yes       # accept new keys without asking
     """
-    from ipexctl.hosts.hosts_text import ask_keys, show_keys, trust_document
+    from ipexctl.hosts.hosts_text import ask_keys, key_table, trust_document
     from ipexctl.hosts.trust import trust as verb
 
     report = verb(target, lambda keys: yes or ask_keys(keys, sys.stdin, sys.stderr))
     if json:
         print_json(trust_document(report))
     else:
-        show_keys(report, sys.stdout)
+        print(key_table(report.keys), end="")
         if not report.keys and not report.downs:
             print_note(
                 "no hosts to trust: this machine alone needs no host key; name hosts with -f or -H"

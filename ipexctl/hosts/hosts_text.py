@@ -83,19 +83,8 @@ def hosts_document(hosts: Inventory) -> dict[str, Any]:
         "command": "hosts",
         "source": hosts.source,
         "hosts": [
-            {
-                "name": host.name,
-                "address": host.address,
-                "port": host.port,
-                "user": host.user,
-                "slots": host.slots,
-                "python": host.python,
-                "nic": host.nic,
-                "root": host.root,
-                "local": host.local,
-                "groups": list(host.groups),
-                "place": str(host.place) if host.place else "",
-            }
+            {column: getattr(host, column) for column in (*_COLUMNS, "local")}
+            | {"place": str(host.place) if host.place else ""}
             for host in hosts.hosts
         ],
         "groups": {group: list(names) for group, names in group_members(hosts).items()},
@@ -106,12 +95,8 @@ def hosts_document(hosts: Inventory) -> dict[str, Any]:
 # --- host keys -----------------------------------------------------------------------------------
 
 
-def show_keys(report: TrustReport, out: TextIO) -> None:
-    """Print the keys, one line per host."""
-    print(key_table(report.keys), end="", file=out)
-
-
 def key_table(keys: Sequence[ShownKey]) -> str:
+    """Return one line per host."""
     names = max((len(key.host) for key in keys), default=0)
     types = max((len(key.key_type) for key in keys), default=0)
     return "".join(

@@ -33,7 +33,6 @@ class OwnFiles:
 def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[OwnFiles, ...]:
     """Return the kinds that exist. Raises NotHere if others can write to the folders."""
     cache, config, state = cache_dir(), config_dir(), state_dir()
-    known_hosts = [*_existing(state, "known_hosts"), *_leftover_parts(state, "known_hosts")]
     kinds = (
         ("cache", "downloaded wheels and data, hashes of your files, resolver cache",
          _existing(cache, "blobs", "pulled", "hashes", "resolve", "agents", "preflight.json")),
@@ -41,7 +40,7 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[OwnFiles, ...]:
          [*_existing(state, "plays"), *(p for p in state.glob("*.json") if p.name != ACCEPTED)]),
         ("choices", "environments that a rollback or --use-env chose",
          _existing(state, "environments")),
-        ("keys", "accepted host keys", known_hosts),
+        ("keys", "accepted host keys", _existing(state, "known_hosts")),
         ("settings", "config.toml and accepted project settings",
          [*_existing(config, "config.toml"), *_existing(state, ACCEPTED)]),
         ("labs", "files of labs that are down", [*dead_labs()]),
@@ -71,12 +70,6 @@ def remove_own_files(kinds: Iterable[OwnFiles]) -> None:
 
 def _existing(folder: Path, *names: str) -> list[Path]:
     return [folder / name for name in names if os.path.lexists(folder / name)]
-
-
-def _leftover_parts(folder: Path, name: str) -> Iterator[Path]:
-    """Yield locks and unfinished copies beside a file."""
-    yield from folder.glob(f"{name}.*")
-    yield from folder.glob(f".{name}.*")
 
 
 def _total_size(paths: Iterable[Path]) -> int:

@@ -102,10 +102,6 @@ ONE_HOST = [
         ),
         "Broadwell has avx2, only sse is shown",
     ),
-    Case(
-        "CPU-006", "warn", flags(AVX512 + " avx512_bf16 amx_tile amx_int8"),
-        "amx_tile, amx_int8 without amx_bf16",
-    ),
     Case("CPU-008", "note", part("cpu", offline=(1, 7)), "2 of 6 are offline"),
     Case("CPU-008", "note", part("cpu", offline=(1,), smt="notsupported"), "1 of 5 are offline"),
     Case("CORE-001", "note", part("cpu", allowed=(0, 1)), "2 of 4 CPUs that are online"),
@@ -253,7 +249,6 @@ ONE_HOST = [
     ),
     Case("DISK-006", "note", part("disk", filesystem="tmpfs"), f"{_ROOT} (tmpfs)"),
     Case("DISK-007", "note", part("disk", filesystem="overlay"), f"{_ROOT} (overlay)"),
-    Case("DISK-008", "note", part("disk", quota=True), f"{_ROOT} (ext4) at /"),
     Case(
         "DISK-009", "fail", part("disk", root="/home/ann/my files/ipexctl"),
         "/home/ann/my files/ipexctl contains a space",

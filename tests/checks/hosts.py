@@ -93,7 +93,7 @@ def clean(name: str = "node01", address: str = "10.0.0.1") -> Facts:
             shm_there=True,
             shm_writable=True,
         ),
-        disk=replace(facts.disk, source="/dev/sda1", point="/", quota=False),
+        disk=replace(facts.disk, source="/dev/sda1", point="/"),
         home_disk=home,
         tmp=replace(home, root="/tmp"),
         condition=condition,

@@ -26,7 +26,7 @@ from tests.checks.hosts import (
     two_nodes,
     whole,
 )
-from tests.facts.machines import AVX2, AVX512, V2
+from tests.facts.machines import AVX2, V2
 
 
 def test_clean_hosts_give_no_finding_at_all():
@@ -117,13 +117,6 @@ def test_what_a_processor_never_had_is_not_exposed(cpu, name, exposed):
     fix = fix_of("CPU-001", flags(cpu, model_name=name)(clean()))
     assert ("host-passthrough" in fix) is exposed
     assert "leave" in fix.split()
-
-
-@pytest.mark.parametrize("virtual", [True, False])
-def test_amx_is_exposed_in_a_virtual_machine_only(virtual):
-    partly = AVX512 + " avx512_bf16 amx_tile amx_int8" + " hypervisor" * virtual
-    fix = fix_of("CPU-006", flags(partly)(clean()))
-    assert ("host-passthrough" in fix, "/proc/cmdline" in fix) == (virtual, not virtual)
 
 
 _DEBIAN = "sudo apt-get install -y --reinstall python3-minimal"

@@ -88,10 +88,6 @@ DIFFERS = [
         [("UNI-008", "note", "", "Linux 6.1.0-18-amd64 on node[01,03]; Linux 6.8.0 on node02")],
     ),
     (
-        state("power", governors=("performance",)),
-        [("UNI-009", "note", "", "powersave on node[01,03]; performance on node02")],
-    ),
-    (
         part("mem", total=12 * GIB),
         [("UNI-010", "note", "", "16 GiB on node[01,03]; 12 GiB on node02")],
     ),
@@ -110,10 +106,6 @@ DIFFERS = [
     (
         whole(user="hpc"),
         [("UNI-013", "note", "", "trainer on node[01,03]; hpc on node02")],
-    ),
-    (
-        state("kernel", thp="always"),
-        [("UNI-014", "note", "", "madvise on node[01,03]; always on node02")],
     ),
     (
         on_nfs(),

@@ -142,25 +142,6 @@ def hidden_instructions(facts: Facts) -> Evidence | None:
 
 
 @host_check(
-    "CPU-006",
-    title="AMX is only partly available",
-    severity=Severity.WARN,
-    seen="amx_tile without amx_bf16 and amx_int8, or the other way around",
-    why="oneDNN uses AMX only if tiles, bf16 and int8 are all available.",
-    fix=_BOOTED,
-)
-def partial_amx(facts: Facts) -> Evidence | None:
-    amx = ("amx_tile", "amx_bf16", "amx_int8")
-    present = [flag for flag in amx if flag in facts.cpu.flags]
-    if not present or len(present) == len(amx):
-        return None
-    return Evidence(
-        f"{', '.join(present)} without {', '.join(name for name in amx if name not in present)}",
-        fix=_EXPOSE if processors.is_guest(facts.cpu) else "",
-    )
-
-
-@host_check(
     "CPU-008",
     title="some CPUs are offline",
     severity=Severity.NOTE,

@@ -160,18 +160,6 @@ def disk_overlay(facts: Facts) -> Evidence | None:
 
 
 @host_check(
-    "DISK-008",
-    title="the disk has quotas",
-    severity=Severity.NOTE,
-    seen="the root folder is on a disk that is mounted with user, group or project quotas",
-    why="You may not be able to use all of the free space: Disk quota exceeded.",
-    fix=do(command("quota -s"), "   shows your remaining quota"),
-)
-def disk_quota(facts: Facts) -> Evidence | None:
-    return Evidence(f"{_describe_root(facts)} at {facts.disk.point}") if facts.disk.quota else None
-
-
-@host_check(
     "DISK-009",
     title="ipexctl's folder has a name that MPI cannot use",
     severity=Severity.FAIL,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from ipexctl.base.sizes import binary_size
-from ipexctl.doctor.checks.cpu_frequency import FASTEST
-from ipexctl.doctor.checks.kernel import HUGE_PAGES
 from ipexctl.doctor.checks.pythons import pythons_of
 from ipexctl.doctor.checks.registry import Evidence, cluster_check, find_difference
 from ipexctl.doctor.checks.storage import network_fs
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
-from ipexctl.doctor.report.finding import Severity, do
+from ipexctl.doctor.report.finding import Severity
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, usable_cores
 from ipexctl.facts.facts import Facts
@@ -98,14 +96,6 @@ SAME = (
         fix="update and reboot them together",
     )(find_difference(lambda f: f.kernel)),
     cluster_check(
-        "UNI-009",
-        title="the hosts' governors differ",
-        severity=_NOTE,
-        seen="the hosts' governors differ",
-        why="A host that saves energy is slower, and the others wait for it.",
-        fix=do(FASTEST, "   on all"),
-    )(find_difference(lambda f: ", ".join(f.condition.power.governors))),
-    cluster_check(
         "UNI-010",
         title="the hosts have different amounts of memory",
         severity=(_NOTE, _WARN),
@@ -130,14 +120,6 @@ SAME = (
         "ranks, and some ranks have fewer cores than others.",
         fix="set sub-NUMA clustering (SNC, NPS) identically in the firmware, or set -ppn",
     )(find_difference(_nodes, unit=" nodes")),
-    cluster_check(
-        "UNI-014",
-        title="transparent huge pages are set differently",
-        severity=_NOTE,
-        seen="transparent huge pages are set differently",
-        why="Hosts with huge pages are slightly faster than those without.",
-        fix=do(HUGE_PAGES, "   on all"),
-    )(find_difference(lambda f: f.condition.kernel.thp)),
 )
 
 

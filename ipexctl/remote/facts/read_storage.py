@@ -47,7 +47,6 @@ def read_disk(root, mounts):
         "filesystem": best[1],
         "source": best[3],
         "point": best[0],
-        "quota": any(o.endswith("quota") and not o.startswith("no") for o in best[2]),
         "noexec": bool(stat.f_flag & os.ST_NOEXEC) if stat else None,
         "read_only": bool(stat.f_flag & os.ST_RDONLY) if stat else None,
         "writable": os.access(existing, os.W_OK | os.X_OK),
