@@ -42,27 +42,20 @@ _USES_LIBRARY = re.compile(rf"^from {_LIBRARY}\b", re.MULTILINE)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_kept: list[Callable[[], None]] = []
 _lock = RLock()
 
 
 def _cache_once(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Cache like `cache`; concurrent callers (threads of many hosts) wait for the first one."""
     cached = cache(function)
-    _kept.append(cached.cache_clear)
 
     @wraps(function)
     def locked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         with _lock:
             return cached(*args, **kwargs)  # type: ignore[arg-type]
 
+    locked.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
     return locked
-
-
-def forget_sources() -> None:
-    """Clear the caches; for tests."""
-    for clear in _kept:
-        clear()
 
 
 @_cache_once

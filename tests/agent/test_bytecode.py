@@ -24,9 +24,15 @@ from ipexctl.machines.wire.transport import LocalTransport
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)  # a traceback shows the lines of files that are found from here
-    agent_sources.forget_sources()
+    forget_sources()
     yield tmp_path / "cache/ipexctl/agents"
-    agent_sources.forget_sources()
+    forget_sources()
+
+
+def forget_sources() -> None:
+    for function in vars(agent_sources).values():
+        if clear := getattr(function, "cache_clear", None):
+            clear()
 
 
 OURS = Host("here", local=True, python=sys.executable)

@@ -25,7 +25,7 @@ from ipexctl.doctor.report.finding import (
     sudo,
     write_line,
 )
-from ipexctl.doctor.report.fix_plan import as_step, fix_play
+from ipexctl.doctor.report.fix_plan import fix_play, step_for_command
 from ipexctl.errors import InputError
 from ipexctl.facts.limits_facts import Limit
 from ipexctl.machines.target import Target
@@ -189,7 +189,7 @@ def test_hosts_that_need_the_same_commands_share_a_script_whatever_is_left_to_th
 def test_packages_that_are_installed_again_are_no_package_step():
     again = finding(scripted_sudo("apt-get install -y --reinstall python3-minimal"))
     new = finding(scripted_sudo("apt-get install -y python3-venv"))
-    kinds = [as_step(f, c).kind for f in (again, new) for c in fix_plan.ready_commands(f.fix)]
+    kinds = [step_for_command(c)[0] for f in (again, new) for c in fix_plan.ready_commands(f.fix)]
     assert kinds == ["sh", "package"]
 
 

@@ -10,7 +10,6 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
-from ipexctl.facts.cpu_facts import NumaNode
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.stack.version_table import ISA, maintained_rows
@@ -250,13 +249,5 @@ def hidden_numa(facts: Facts) -> Evidence | None:
     fix=do("install DIMMs for every socket (", SEE_DIMMS, " shows which slots are empty)"),
 )
 def no_memory(facts: Facts) -> Evidence | None:
-    nodes = [n for n in _with_cpus(facts) if n.mem_total == 0]
-    return Evidence(f"nodes {_node_ids(nodes)}") if nodes else None
-
-
-def _with_cpus(facts: Facts) -> list[NumaNode]:
-    return [n for n in facts.nodes if n.cpus]
-
-
-def _node_ids(nodes: list[NumaNode]) -> str:
-    return ", ".join(str(n.id) for n in nodes)
+    nodes = [str(n.id) for n in facts.nodes if n.cpus and n.mem_total == 0]
+    return Evidence(f"nodes {', '.join(nodes)}") if nodes else None

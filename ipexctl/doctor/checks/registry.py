@@ -47,10 +47,6 @@ class Evidence:
 Seen = Evidence | str | Iterable[Evidence | str] | None
 
 
-def _no_evidence(cluster: CheckedHosts) -> list[Evidence]:
-    return []
-
-
 @dataclass(frozen=True)
 class Check:
     """A check: its function and what documents it. `severity`: the usual one first. `fix` "": each
@@ -62,7 +58,7 @@ class Check:
     seen: str
     why: str
     fix: Fix | Part = ""
-    look: Callable[[CheckedHosts], list[Evidence]] = _no_evidence
+    look: Callable[[CheckedHosts], list[Evidence]] = lambda cluster: []
     module: str = ""
 
     cluster: ClassVar[bool] = False

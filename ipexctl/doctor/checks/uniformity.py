@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-
 from ipexctl.base.sizes import binary_size
 from ipexctl.doctor.checks.pythons import pythons_of
 from ipexctl.doctor.checks.registry import Evidence, cluster_check, find_difference
@@ -17,18 +15,10 @@ from ipexctl.facts.facts import Facts
 _FAIL, _WARN, _NOTE = Severity.FAIL, Severity.WARN, Severity.NOTE
 
 
-def _values_differ(value: Callable[[Facts], Hashable]) -> Callable[[CheckedHosts], bool]:
-    return lambda cluster: len(set(map(value, cluster.hosts))) > 1
-
-
-def _memory_by(factor: float) -> Callable[[CheckedHosts], bool]:
-    """Return a test: does the largest host have over `factor` times the memory of the smallest?"""
-
-    def is_more(cluster: CheckedHosts) -> bool:
-        sizes = [n for n in map(of.usable_memory, cluster.hosts) if n]
-        return bool(sizes) and max(sizes) > factor * min(sizes)
-
-    return is_more
+def _memory_ratio(cluster: CheckedHosts) -> float:
+    """Return how many times the memory of the smallest host the largest one has."""
+    sizes = [n for n in map(of.usable_memory, cluster.hosts) if n]
+    return max(sizes) / min(sizes) if sizes else 1.0
 
 
 def _memory_text(facts: Facts) -> str | None:
@@ -36,15 +26,9 @@ def _memory_text(facts: Facts) -> str | None:
     return binary_size(total) if total else None
 
 
-def _cores(facts: Facts) -> int | None:
-    return of.count_usable_cores(facts)
-
-
 def _nodes(facts: Facts) -> int | None:
     return usable_cores.numa_nodes(facts.cpu) if facts.cpu.cpus else None
 
-
-_about_same_memory, _half_the_memory = _memory_by(1.1), _memory_by(2)
 
 SAME = (
     cluster_check(
@@ -72,7 +56,7 @@ SAME = (
         why="With equal ranks per host, all hosts wait for the one with the fewest cores. "
         "ipexctl plans ranks and threads from each host's own cores.",
         fix="give larger hosts more ranks: slots in the hostfile",
-    )(find_difference(_cores, unit=" cores")),
+    )(find_difference(lambda f: of.count_usable_cores(f), unit=" cores")),
     cluster_check(
         "UNI-007",
         title="the hosts' microcode differs",
@@ -83,7 +67,7 @@ SAME = (
         fix="update the firmware or the microcode package on all hosts, and reboot",
     )(
         find_difference(
-            lambda f: f.cpu.microcode, silent=_values_differ(lambda f: f.cpu.model_name)
+            lambda f: f.cpu.microcode, silent=lambda c: len({f.cpu.model_name for f in c.hosts}) > 1
         )
     ),
     cluster_check(
@@ -107,8 +91,8 @@ SAME = (
     )(
         find_difference(
             _memory_text,
-            silent=lambda cluster: not _about_same_memory(cluster),
-            level=lambda cluster: _WARN if _half_the_memory(cluster) else _NOTE,
+            silent=lambda cluster: _memory_ratio(cluster) <= 1.1,
+            level=lambda cluster: _WARN if _memory_ratio(cluster) > 2 else _NOTE,
         )
     ),
     cluster_check(

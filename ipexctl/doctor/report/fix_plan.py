@@ -101,7 +101,8 @@ def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
             continue
         where = [finding.host] if finding.host else hosts
         for command in ready:
-            step = as_step(finding, command)
+            kind, args = step_for_command(command)
+            step = FixStep(finding.id, finding.title, kind, args, sudo=command.needs_root)
             by_step.setdefault(repr(step), (step, []))[1].extend(where)
         if not ready:
             words = f"{finding.id} {plain(finding.title)}: {plain(finding.fix.lines[0])}"
@@ -129,12 +130,7 @@ def _step_lines(step: FixStep, names: Sequence[str], hosts: Sequence[str]) -> li
     return lines
 
 
-def as_step(finding: Finding, command: Command | Shell) -> FixStep:
-    kind, args = _step_for_command(command)
-    return FixStep(finding.id, finding.title, kind, args, sudo=command.needs_root)
-
-
-def _step_for_command(command: Command | Shell) -> tuple[str, dict[str, object]]:
+def step_for_command(command: Command | Shell) -> tuple[str, dict[str, object]]:
     """Return the kind and the arguments of a play's step equivalent to the command."""
     if isinstance(command, Shell):
         return "sh", {"cmd": command.text.replace("sudo ", "").replace("${", "$${")}
