@@ -20,7 +20,6 @@ from ipexctl.errors import HostFailed
 from ipexctl.facts import usable_cores
 from ipexctl.facts.clocks_facts import ClockFacts
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.interfaces_facts import read_address
 
 _PARTS = ("host", "cpu", "mem", "disk", "net")
 
@@ -126,10 +125,6 @@ def best_address(addresses: Iterable[str]) -> str:
 def is_public(address: str) -> bool:
     ip = _parse_address(address)
     return ip is not None and ip.is_global
-
-
-def is_address(name: str) -> bool:
-    return bool(read_address(name))
 
 
 def count_usable_cores(facts: Facts) -> int | None:

@@ -43,12 +43,9 @@ def _look_below(facts: Facts, feature: str, otherwise: str) -> Fix:
 )
 def no_avx2(cluster: CheckedHosts) -> list[Evidence]:
     needs = {ISA[row.isa] for row in maintained_rows(cluster.rows)} or {ISA["x86-64-v2"]}
-    reports = (_below_avx2(facts, needs) for facts in cluster.hosts if _lacks_avx2(facts))
-    return [report for report in reports if report]
-
-
-def _lacks_avx2(facts: Facts) -> bool:
-    return isa.is_x86(facts.cpu) and isa.cpu_level(facts.cpu) in ("sse", "avx")
+    x86 = [facts for facts in cluster.hosts if isa.is_x86(facts.cpu)]
+    without = [facts for facts in x86 if isa.cpu_level(facts.cpu) in ("sse", "avx")]
+    return [report for facts in without if (report := _below_avx2(facts, needs))]
 
 
 def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Evidence | None:
