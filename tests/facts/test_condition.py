@@ -27,6 +27,7 @@ from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.facts import read_interfaces, read_load, read_system
+from ipexctl.remote.facts.read_ports_and_firewalls import UFW_ENABLED
 from tests.facts.machines import Machine, regular
 
 _CPU = "sys/devices/system/cpu"
@@ -349,3 +350,18 @@ def test_the_kernel_is_asked_for_amx_itself(error, expected):
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     assert done.stdout.strip() in expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# /etc/ufw/ufw.conf\nENABLED=yes\nLOGLEVEL=low\n", True),
+        ('ENABLED="yes"\n', True),
+        ("LOGLEVEL=low\nENABLED=YES", True),
+        ("enabled='yes'\n", True),
+        ("#ENABLED=yes\nENABLED=no\n", False),
+        ("", False),
+    ],
+)
+def test_ufw_is_found_active_however_its_settings_are_spelled(text, expected):
+    assert bool(UFW_ENABLED.search(text)) is expected

@@ -1,9 +1,13 @@
 """Read which ports are taken and may be used, and which firewalls are active."""
 
 import os
+import re
 import socket
 
+from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.facts.listeners import MASTER_PORT
+
+UFW_ENABLED = re.compile(r"""^ENABLED=["']?yes["']?\s*$""", re.I | re.M)
 
 
 def read_ports_and_firewalls(read, fs, live):
@@ -20,12 +24,8 @@ def find_active_firewalls():
     firewalls = []
     if os.path.exists("/run/firewalld.pid") or os.path.exists("/run/firewalld"):
         firewalls.append("firewalld")
-    try:
-        with open("/etc/ufw/ufw.conf") as f:
-            if "\nENABLED=yes" in "\n" + f.read(4096):
-                firewalls.append("ufw")
-    except OSError:
-        pass
+    if UFW_ENABLED.search(read_text("/etc/ufw/ufw.conf")):
+        firewalls.append("ufw")
     if os.path.exists("/etc/systemd/system/sysinit.target.wants/nftables.service"):
         firewalls.append("nftables")
     if _legacy_iptables():

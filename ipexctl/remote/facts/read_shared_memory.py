@@ -6,7 +6,7 @@ import re
 from ipexctl.remote.facts.probe_values import list_entries
 from ipexctl.remote.facts.read_storage import statvfs_or_none
 
-STALE = re.compile(r"(\d+):\d+:\d+\Z|Intel_MPI_\w+\Z")
+OF_PROCESS = re.compile(r"(\d+):\d+:\d+\Z")  # a name that begins with a process ID
 
 
 def read_shared_memory():
@@ -25,13 +25,13 @@ def count_stale_shm():
     """Return (number, bytes) of this user's shared memory of MPI processes that have ended."""
     count = size = 0
     for name in list_entries("/dev/shm"):
-        match = STALE.match(name)
-        if not match or (match.group(1) and os.path.exists("/proc/" + match.group(1))):
+        match = OF_PROCESS.match(name)
+        if not match or os.path.exists("/proc/" + match.group(1)):
             continue
         try:
             info = os.stat("/dev/shm/" + name)
         except OSError:
             continue
-        if info.st_uid == os.getuid() and match.group(1):
+        if info.st_uid == os.getuid():
             count, size = count + 1, size + info.st_blocks * 512
     return count, size

@@ -97,7 +97,7 @@ class SudoWorker:
         command = _sudo_command(self.password) + [sys.executable, "-ISc", _BOOT]
         process = self.process = subprocess.Popen(
             command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, preexec_fn=start_process_group,
+            stderr=subprocess.PIPE, preexec_fn=start_process_group, env=_sudo_environment(),
         )  # fmt: skip
         body = zlib.compress(marshal.dumps(dict(self.call.agent.sources)), 1)
         answer = (self.password + "\n").encode("utf-8") if self.password else b""
@@ -142,13 +142,21 @@ def _sudo_command(password):
     return ["sudo", "-k", "-S", "-p", "", "--"] if password else ["sudo", "-n", "--"]
 
 
+def _sudo_environment():
+    """Return variables with which sudo speaks English. Steps keep the characters of the login."""
+    variables = dict(os.environ, LC_MESSAGES="C")
+    if "LC_ALL" in variables:
+        variables["LC_CTYPE"] = variables.pop("LC_ALL")
+    return variables
+
+
 def run_as_root(command, password):
     """Run a command as root. Raise Failure if sudo would ask, or refuses."""
     try:
         process = subprocess.Popen(
             (_sudo_command(password) if os.geteuid() else []) + command, cwd="/",
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            preexec_fn=start_process_group, env=dict(os.environ, LC_ALL="C"),
+            preexec_fn=start_process_group, env=_sudo_environment(),
         )  # fmt: skip
     except OSError as e:
         raise _refusal_failure("sudo: %s" % (e.strerror or e), password) from None
