@@ -43,7 +43,7 @@ CONTENTS = {  # caption -> pages, in order
         "docs/offline", "docs/use-env", "docs/environments", "docs/run",
         "docs/run-placement", "docs/run-environment", "docs/run-results", "docs/data", "docs/hangs",
         "docs/speed", "docs/report", "docs/compare-runs", "docs/tune", "docs/checkpoints",
-        "docs/restarts",
+        "docs/restarts", "docs/queue",
         "docs/frameworks",
         "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/notebook",
         "docs/migrate", "docs/guides/*", "docs/work", "examples/README", "docs/files",

@@ -18,6 +18,13 @@ class Leads(RecordLine):
     leads: str
 
 
+class RunQueued(RecordLine):
+    """The run waits for CPUs until its first attempt begins. Only RUN/attempts has this line."""
+
+    queued: float  # since when
+    about: "dict[str, Any]"
+
+
 class AttemptBegins(RecordLine):
     """An attempt is to begin. `why`, `error` and `lasted` tell how the previous one ended."""
 

@@ -2,7 +2,7 @@
 
 from ipexctl.common.attempt_record import RunEnded
 from ipexctl.common.checkpoint_reports import CopiedPart
-from ipexctl.common.message import MYPY, Marked, Message
+from ipexctl.common.message import MYPY, Line, Marked, Message
 from ipexctl.common.run_orders import StartOrder
 
 if MYPY:
@@ -57,6 +57,14 @@ class PartCleared(Message):
     open: "list[str]"  # names of those that the last attempt left incomplete
 
 
+class QueuePlace(Message):
+    """The place of a run with --queue on this host."""
+
+    before: "list[Line]"  # runs that wait for its CPUs longer
+    using: "list[Line]"  # runs that have its CPUs
+    claimed: bool  # this run has them
+
+
 class HostReport(Message):
     """The state of a host; times are ages in seconds."""
 
@@ -65,6 +73,7 @@ class HostReport(Message):
     failed: "PartFailed | None" = None
     over: "PartOver | None" = None
     cleared: "PartCleared | None" = None
+    place: "QueuePlace | None" = None
 
 
 # --- orders of the leader ----------------------------------------------------------------
@@ -84,6 +93,9 @@ class BeginPart(Message):
     lay: "CheckpointLayout | None"
 
 
+LEFT, WAITS, CLAIMS = "left", "waits", "claims"  # what a run with --queue does for its CPUs
+
+
 class KeeperOrder(Message):
     """The state that a host has to reach, whatever its state is."""
 
@@ -92,6 +104,7 @@ class KeeperOrder(Message):
     end: "RunEnded | None" = None
     begin: "BeginPart | None" = None
     hub: "tuple[str, int] | None" = None  # where it listens
+    queue: str = WAITS
 
 
 # --- between keepers -----------------------------------------------------------------------------

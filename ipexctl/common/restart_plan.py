@@ -21,6 +21,7 @@ class RestartPlan(Message):
     lease: float  # seconds of silence after which a host counts as lost
     kept: bool  # checkpoints are copied
     without: str  # --without-checkpoint
+    queued: float  # --queue: since when, by the clock of the first host; else 0
 
 
 class RestartHost(Message):

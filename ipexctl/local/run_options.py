@@ -119,6 +119,12 @@ class RunOptions:
         in_plays="How often to start again if a host is lost or a rank fails.",
         in_settings=True,
     )
+    queue: bool = run_option(
+        "--queue",
+        "Wait until other runs leave its cores, in order.",
+        False,
+        in_plays="Wait until its cores are free of other runs.",
+    )
     spares: tuple[str, ...] = rare_run_option(
         "--spares PATTERN",
         "Hosts that replace lost ones; same patterns as --limit.",
@@ -217,7 +223,7 @@ class RunOptions:
     yes: bool = rare_files_option("-y --yes", "Copy the project folder even if it is large.", False)
     fetch: tuple[str, ...] = files_option(
         "--fetch GLOB",
-        "Files to fetch after the run, from the ranks' working directory.",
+        "Files to fetch from the ranks' folder after the run.",
         (),
         in_plays="Glob patterns of files to fetch.",
     )
@@ -237,6 +243,11 @@ class RunOptions:
         "--fetch-limit GB", "Maximum total size to fetch from all hosts.", 100, least=1
     )
     ports: Ports | None = ports_option(rare=True)
+
+    @property
+    def kept(self) -> bool:
+        """Whether keepers on the hosts decide when an attempt begins."""
+        return self.restarts > 0 or self.queue
 
     # what the command or the play adds
     root: str = "~/.ipexctl"

@@ -22,7 +22,7 @@ from ipexctl.common.attempt_record import (
     RecordLine,
     RunEnded,
 )
-from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, Unreachable
+from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, RunFailed, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import RunOptions
@@ -45,7 +45,7 @@ from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.prepare_hosts import COPY_WORKER
+from ipexctl.run.prepare_hosts import COPY_WORKER, EXIT_NOT_STARTED
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_folder import AttemptFolders
@@ -120,11 +120,12 @@ def attach_and_follow(
         run = find_run(fleet, text, newest=NEWEST)
         painter = Painter(view, target.note)
         try:
-            if run.kept or run.later or run.attempt > 1:
+            if run.kept or run.queued or run.later or run.attempt > 1:
                 away = set(fleet.downs)
                 attempts = Attempts(fleet, run.first_id, painter, interrupts, silent=away)
                 with attempts.watch_returned_hosts():
-                    result = attempts.follow_from(run.attempt)
+                    follow = attempts.follow_queued if run.queued else None
+                    result = follow() if follow else attempts.follow_from(run.attempt)
             else:
                 result = attach_to_run(fleet, run, painter, interrupts, AttemptFolders())
             if isinstance(result, RunResult):
@@ -200,6 +201,23 @@ class Attempts:
             number = line.attempt
             result = self._show_attempt(line) or result
         return result
+
+    def follow_queued(self) -> RunResult | DetachedRun:
+        """Wait for the first attempt, and return the result of the last one."""
+        if self.leaves:
+            return DetachedRun(self.run_id)
+        self.painter.note(QUEUED)
+        line = self._wait_for_next(0, ended_well=True)
+        if self.interrupts.detach or line is None:
+            return DetachedRun(self.run_id, "" if self.interrupts.detach else "no host answers")
+        if isinstance(line, AttemptBegins):
+            result = self._show_attempt(line)
+            return self.follow(result) if result else DetachedRun(self.run_id)
+        raise RunFailed(
+            f"{self.run_id} has left the queue: {line.end}",
+            exit_code=EXIT_INTERRUPTED if line.by_user else EXIT_NOT_STARTED,
+            slug="run-left-queue",
+        )
 
     def _wait_for_next(self, number: int, *, ended_well: bool) -> AttemptBegins | RunEnded | None:
         """Wait for the next attempt, or the end. Ctrl-C stops the run, as during an attempt."""
@@ -297,6 +315,7 @@ class Attempts:
             )
 
 
+QUEUED = "queued: Ctrl-C takes it out of the queue, Ctrl-\\ leaves it there"
 KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 
 

@@ -69,7 +69,9 @@ def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str
     """Report and return findings: id, hosts, text. Raise RunFailed for findings that would break
     the run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
-    facts = [core.keep_competing_runs(f, flight.plan) for f in facts] if flight.plan else facts
+    if plan := flight.plan:
+        queued = flight.options.queue
+        facts = [core.keep_competing_runs(f, plan, queued=queued) for f in facts]
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
     mark = core.preflight_mark(facts, prefixes)
     noted_at, noted_before = _recall_warnings(mark)

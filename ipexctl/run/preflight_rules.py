@@ -44,7 +44,7 @@ BLOCK = _check_ids(
 # these are reported when they warn
 TELL = BLOCK | _check_ids(
     "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
-    "UNI 002", "CPU 006", "LIM 001 003 004", "LOAD 004",
+    "UNI 002", "LIM 001 003 004", "LOAD 004",
 )  # fmt: skip
 # and these for a run that continues without the login that started it
 AT_LOGOUT = _check_ids("SYS 005 006")
@@ -87,12 +87,14 @@ def judge_preflight(
     return Judged(fails, warns)
 
 
-def keep_competing_runs(facts: Facts, plan: LaunchPlan) -> Facts:
-    """Return facts with only those other runs that use the CPUs of this one."""
+def keep_competing_runs(facts: Facts, plan: LaunchPlan, *, queued: bool) -> Facts:
+    """Return facts with only those other runs that use the CPUs of this one; a run that is queued
+    waits for them."""
     ranks = (place for host in plan.hosts if host.host == facts.host for place in host.ranks)
     cpus = {cpu for place in ranks for cpu in (*place.cpus, *place.comm)} or None
     load = facts.condition.load
-    load = replace(load, runs=tuple(run for run in load.runs if run.uses_any_of(cpus)))
+    runs = () if queued else tuple(run for run in load.runs if run.uses_any_of(cpus))
+    load = replace(load, runs=runs)
     return replace(facts, condition=replace(facts.condition, load=load))
 
 

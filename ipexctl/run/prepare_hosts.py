@@ -43,12 +43,12 @@ def prepare_host(
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(
         facts_request(root, listen=False, env=env, load=False),
-        fork="restart.attempts.begin" if options.restarts else "run.stand_by.begin",
+        fork="restart.attempts.begin" if options.kept else "run.stand_by.begin",
         also=(COPY_WORKER,) * bool(options.checkpoints),
     )
     ports = reserved_ports(options.ports) if options.ports else None
     request = {"root": root, "run_id": run_id, "ports": ports, "pythons": _local_pythons(host)}
-    extra = {"keeper": options.restarts > 0, **asked_env(script.env)}
+    extra = {"keeper": options.kept, **asked_env(script.env)}
     env_asked = Ahead("run.run_environment.find", {**request, **extra})
     agent = fleet.connect(host, ahead=[facts_asked, env_asked])
     if agent.hello.kind != "python":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -169,9 +169,9 @@ class _Run:
         if resumed:
             self._lay_out_checkpoint(resumed, nodes, sent)
         records = AttemptFolders(None if self.options.trial else Path.cwd())
-        keys, session = self._make_link_keys(plan, spares), self._make_session(plan, records)
+        keys = self._make_link_keys(plan, spares)
         orders = self._compose_orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
-        if self.options.restarts:
+        if self.options.kept:
             work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
             planned = self._add_shares([nodes[host] for host in (*used, *spares)])
             orders = start_keepers.prepare_keepers(
@@ -179,7 +179,7 @@ class _Run:
             )
         with trace.span("run"):
             hosts = {host.name: (agents[host], sent[host].cwd) for host in used}
-            result = self._follow_attempts(lambda: session.start_run(orders, hosts), hosts, records)
+            result = self._follow_attempts(orders, hosts, records)
         return self._finish_run(result, nodes, sent, records)
 
     def _finish_run(
@@ -238,21 +238,20 @@ class _Run:
         return add_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
 
     def _follow_attempts(
-        self,
-        first: Callable[[], RunResult | DetachedRun],
-        busy: Collection[str],
-        records: AttemptFolders,
+        self, orders: Orders, hosts: Mapping[str, tuple[Agent, str]], records: AttemptFolders
     ) -> RunResult | DetachedRun:
-        if not self.options.restarts:
-            return first()
+        session = None if self.options.queue else self._make_session(orders.plan, records)
+        if session and not self.options.kept:
+            return session.start_run(orders, hosts)
         from ipexctl.run.follow_attempts import Attempts
 
         attempts = Attempts(
-            self.fleet, self.run_id, self.painter, self.interrupts, busy, records,
+            self.fleet, self.run_id, self.painter, self.interrupts, hosts, records,
             leaves=self.options.detach,
         )  # fmt: skip
         with attempts.watch_returned_hosts():
-            return attempts.follow(first())
+            first = session.start_run(orders, hosts) if session else None
+            return attempts.follow(first) if first else attempts.follow_queued()
 
     def _run_preflight(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> None:
         """Report what would break the run before anything is sent."""
@@ -463,7 +462,7 @@ def check_run_options(options: RunOptions) -> RunOptions:
         from ipexctl.run.checkpoints import resume_run
 
         resume_run.check_resume_options(options)
-    lives_on = options.lives_on or options.restarts > 0
+    lives_on = options.lives_on or options.kept
     return replace(options, data=checked_names(options.data), lives_on=lives_on)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -86,7 +87,8 @@ def prepare_keepers(
     fleet: Fleet, orders: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
     plan: Callable[[Sequence[PlannedHost], RunOptions], LaunchPlan],
 ) -> Orders:  # fmt: skip
-    """Return the orders with which the hosts' keepers begin; spares stand by once this returns.
+    """Return the orders with which the hosts' keepers begin; spares stand by once this returns, and
+    all hosts of a run that is queued.
     `nodes`: the hosts of the first attempt, then the spares."""
     original = orders.options
     ppn = len(orders.plan.hosts[0].ranks) if original.n or original.ppn else None
@@ -95,13 +97,19 @@ def prepare_keepers(
     def orders_on(chosen: Sequence[PlannedHost]) -> Orders:
         return replace(orders, plan=plan(chosen, options), keys={}, resumed="")
 
-    plans = compose_restart_plans(orders, nodes, work, orders_on)
-    starting = {host.host for host in orders.plan.hosts}
+    queued = time_at_host(nodes[0]) if original.queue else 0.0
+    plans = compose_restart_plans(orders, nodes, work, orders_on, queued)
+    starting = set() if queued else {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in starting]
     if spares:
         everywhere = replace(orders, plan=plan(nodes, options), restart_plans=plans)
         _start_spares(fleet, spares, everywhere, work)
     return replace(orders, restart_plans=plans)
+
+
+def time_at_host(node: PlannedHost) -> float:
+    """Return the time by the clock of a host, which all that queue a run there have in common."""
+    return time.time() + (node.facts.clock.offset if node.facts.clock else 0.0)
 
 
 def _start_spares(

@@ -26,8 +26,8 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
     """It leads; no host but this one has a keeper."""
     plan = VoterPlan(
         run_id=BASE, hosts=["a", "b"], first=["a", "b"], places=[("a", "127.0.0.1", 0)],
-        restarts=3, least=1, lease=30.0, kept=True, without="wait", common=restart_common(BASE),
-        host_plans={},
+        restarts=3, least=1, lease=30.0, kept=True, without="wait", queued=0.0,
+        common=restart_common(BASE), host_plans={},
     )  # fmt: skip
     asked = start_order(
         restart_plan=plan.document(), keys=KEYS, root=str(tmp_path / "root"), spare=True

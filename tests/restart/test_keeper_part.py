@@ -133,8 +133,10 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
         restart_plan=types.SimpleNamespace(lease=12.0), led=100.0, turned=100.0,
         starter=types.SimpleNamespace(has_ended=lambda: False), over=False, alone=False,
         state=HostReport(),
-        record=types.SimpleNamespace(end=None), leader=None, name="a", end_part=done.append,
+        record=types.SimpleNamespace(end=None, attempts=[1]), leader=None, name="a",
+        end_part=done.append,
         note_record=lambda: None, look_at_part=lambda now: None, speak=lambda now, there: None,
+        look_at_queue=lambda now: None,
     )  # fmt: skip
     keeper.look_for_leader = lambda now: Keeper.look_for_leader(keeper, now)
     for now[0] in (100.2, 125.0, 126.0, 128.0):  # it is frozen for 25 s

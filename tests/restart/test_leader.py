@@ -23,6 +23,7 @@ from ipexctl.common.keeper_messages import (
     PartFailed,
     PartOver,
     PartReady,
+    QueuePlace,
 )
 from ipexctl.common.restart_plan import RestartHost, VoterPlan
 from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
@@ -53,11 +54,11 @@ class RestartedRun:
     def __init__(self, first: str = "abc", every: str = "abcx", **more: Any) -> None:
         self.told = VoterPlan(
             run_id="20260101-000000-000001", hosts=[*every], first=[*first], places=[],
-            restarts=3, least=len(first), lease=LEASE, kept=False, without="wait",
+            restarts=3, least=len(first), lease=LEASE, kept=False, without="wait", queued=0.0,
             common=restart_common("20260101-000000-000001"),
             host_plans={name: host_plan(name) for name in every},
         ).replace(**more)  # fmt: skip
-        self.record = RestartRecord([*first])
+        self.record = RestartRecord([] if self.told.queued else [*first])
         self.mine: dict[str, HostReport] = {}
         self.record.add(Leads("a"), 1)
         self.leader = Leader(self.told, "a", self.record, 0.0)
@@ -84,6 +85,14 @@ class RestartedRun:
 
     def begins(self, names: str) -> None:
         self.says(names, ready=PartReady(self.record.number, 40000))
+
+    def waits_at(self, names: str, *, using: Sequence[str] = (), claimed: bool = False) -> None:
+        self.says(names, place=QueuePlace([], [*using], claimed))
+
+    def queue(self) -> str:
+        orders = {order.queue for order in self.leader.orders(self.mine).values()}
+        assert len(orders) == 1
+        return orders.pop()
 
     def ordered(self, kind: str) -> str:
         orders = self.leader.orders(self.mine)
@@ -405,3 +414,51 @@ def test_reports_are_gathered_for_a_while() -> None:
     run.ends("c", [CLOSED])
     line = run.at(100.1 + GATHER, "bcx")
     assert line and "closed" in line.why
+
+
+def test_a_queued_run_begins_when_it_has_its_cores_on_all_hosts() -> None:
+    run = RestartedRun(queued=5.0)
+    run.waits_at("ab")
+    assert (run.at(1.0, "bcx"), run.queue()) == (None, "left")
+    assert run.leader.waits == "place 1 in the queue; not reached: c, x"
+    run.waits_at("cx")
+    assert (run.at(2.0, "bcx"), run.queue()) == (None, "claims")
+    run.waits_at("abc", claimed=True)
+    assert run.at(3.0, "bcx") is None
+    run.waits_at("x", claimed=True)
+    line = run.at(4.0, "bcx")
+    assert line and (line.attempt, line.hosts) == (1, ["a", "b", "c"])
+    assert (run.ordered("begin"), run.queue()) == ("abc", "claims")
+
+
+def test_a_queued_run_gives_its_cores_up_if_another_one_was_faster_on_a_host() -> None:
+    run = RestartedRun(queued=5.0)
+    run.waits_at("abcx")
+    run.at(1.0, "bcx")
+    run.waits_at("abx", claimed=True)
+    run.waits_at("c", using=["run-7 of ann"])
+    assert (run.at(2.0, "bcx"), run.queue()) == (None, "waits")
+    assert run.leader.waits == "place 1 in the queue; on its cores: run-7 of ann"
+
+
+def test_a_queued_run_that_is_stopped_ends_without_an_attempt() -> None:
+    run = RestartedRun(queued=5.0)
+    run.waits_at("abcx")
+    run.says("b", stop="bob")
+    assert run.at(1.0, "bcx") == StopNoted("bob")
+    assert run.at(2.0, "bcx") == RunEnded("stopped by bob", False, by_user=True)
+    assert run.ordered("end") == "abcx"
+
+
+def test_the_first_attempt_of_a_queued_run_may_be_followed_by_others() -> None:
+    run = RestartedRun(queued=5.0)
+    run.waits_at("abcx", claimed=True)
+    run.at(1.0, "bcx")
+    run.begins("abc")
+    assert run.at(2.0, "bcx") == AttemptRuns(1)
+    run.ends("abc", [CLOSED])
+    run.at(100.0, "bcx")
+    run.at(104.0, "bcx")
+    run.clears("abcx")
+    line = run.at(105.0, "bcx")
+    assert line and (line.attempt, line.hosts) == (2, ["a", "b", "c"])

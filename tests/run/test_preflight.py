@@ -83,9 +83,10 @@ def test_another_run_is_told_of_where_it_uses_the_cores_of_this_one(cpus, said) 
     first = replace(host, ranks=(replace(host.ranks[0], cpus=(0,), comm=(1,)),))
     run = replace(ANN, cpus=frozenset(cpus))
     facts = core.keep_competing_runs(
-        state("load", runs=(run,))(clean()), replace(plan, hosts=(first,))
+        state("load", runs=(run,))(clean()), replace(plan, hosts=(first,)), queued=False
     )
     assert judged([facts]) == ([], said)
+    assert core.keep_competing_runs(facts, plan, queued=True).condition.load.runs == ()
 
 
 def test_every_id_is_one_of_a_check_and_what_stops_a_run_can_fail() -> None:

@@ -4,7 +4,7 @@ from ipexctl.common import frames
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
-from ipexctl.remote.run_files import journal, run_folders
+from ipexctl.remote.run_files import journal, queued_runs, run_folders
 
 
 def op_begin(agent):
@@ -19,6 +19,14 @@ def op_spare(call, **order):
     frame = link.read()
     if frame is None or "kept" not in frame[0]:
         raise Failure("the keeper of this spare did not start", slug="spare-not-ready")
+    return {}
+
+
+def op_wake(call, root, known_as, run_id):
+    """Start the keeper of a queued run again: this host was rebooted meanwhile."""
+    order = queued_runs.read_order(run_folders.folder_of(root, run_id), known_as)
+    if order is not None:
+        op_spare(call, **order)
     return {}
 
 

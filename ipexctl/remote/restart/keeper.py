@@ -19,8 +19,12 @@ from ipexctl.common.attempt_record import (
     Leads,
     RecordLine,
     RunEnded,
+    RunQueued,
 )
 from ipexctl.common.keeper_messages import (
+    CLAIMS,
+    LEFT,
+    WAITS,
     CheckpointLayout,
     HostReport,
     KeeperOrder,
@@ -42,11 +46,11 @@ from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.restart import guardian_starter, leader, voters
+from ipexctl.remote.restart import core_queue, guardian_starter, leader, voters
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
-from ipexctl.remote.run_files import journal, run_folders
+from ipexctl.remote.run_files import journal, queued_runs, run_folders
 
 NAME = "ipexctl-keeper"
 LOOK = 0.25
@@ -55,6 +59,8 @@ LINGERS = 5.0  # seconds for which the leader stays, until the others know of th
 SAYS = 2.0  # seconds until a state or an order is sent again
 ALONE = 5.0  # seconds beyond the lease without a leader
 LOST = 600.0  # seconds without a leader, until this keeper ends
+FOREVER = float("inf")  # a queued run waits until its hosts are back
+PLACE = 1.0  # seconds between two looks at the queue
 COMMIT = 10.0  # for a line to become part of the record
 SMALLER = "not more than half of the voters are reached from %s"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
@@ -103,7 +109,9 @@ class Keeper:
         run_folders.hold_folder(self.folder)
         self.copies = checkpoint_transfer.CheckpointCopies(self.runs, self.keys)
         self.inbox = queue.Queue()  # type: queue.Queue
-        self.record, self.noted = RestartRecord(self.restart_plan.first), 0
+        self.queue = self.make_queue()
+        first = [] if self.queue else self.restart_plan.first
+        self.record, self.noted = RestartRecord(first), 0
         self.part = None if order.spare else Part(self, order, 1)
         self.laying = threading.Lock()  # one attempt at a time lays a checkpoint out
         self.state = HostReport()  # of this host's part, as the leader has to know
@@ -119,6 +127,19 @@ class Keeper:
         self.led_term = self.ordered = 0
         self.wanted = 0.0
         self.connect_voters()
+
+    def make_queue(self):
+        """Return the place of a run with --queue, and record what a reboot must not end."""
+        queued = self.restart_plan.queued
+        if not queued:
+            return None
+        self.next_place, self.queue_order = 0.0, WAITS
+        self.queue_state = WAITS
+        self.note(RunQueued(queued, self.order.about).document())
+        if not self.order.secret:  # then nothing of it may be on a disk
+            queued_runs.keep_order(self.folder, self.order)
+        cpus = {cpu for rank in self.order.ranks for cpu in rank.cpus}
+        return core_queue.CoreQueue(self.base, queued, cpus)
 
     def connect_voters(self):
         """Connect to the voters before this host in the list; a voter listens for later hosts."""
@@ -215,6 +236,7 @@ class Keeper:
             self.lead_run(self.member, now, reached)
         self.note_record()
         self.look_at_part(now)
+        self.look_at_queue(now)
         self.speak(now, reached)
         self.look_for_leader(now)
         if self.starter.has_ended():  # the ranks go on; without this keeper the host is lost
@@ -311,6 +333,7 @@ class Keeper:
         for line in filter(None, map(RecordLine.any_of, new_lines)):
             self.record.fold(line)
         part, cleared = self.part, self.state.cleared
+        self.queue_order = order.queue
         if order.end:
             self.end_part("the run has ended")
             self.over = self.leader is None or self.others_know()
@@ -325,6 +348,25 @@ class Keeper:
             part.joined = part.attempt == number
             if part.joined:
                 part.write(HubAt(order.hub).document())
+
+    def look_at_queue(self, now):
+        """Do what the leader ordered for the CPUs of this host, and report the run's place. Without
+        a leader, a run that has no ranks here leaves the queue until there is one."""
+        if self.queue is None:
+            return
+        wanted = self.queue_order
+        if self.alone:
+            wanted = LEFT if self.part is None or self.part.ended else CLAIMS
+        if wanted != self.queue_state:
+            self.queue.go_to(wanted)
+            self.queue_state, self.next_place = wanted, 0.0
+        if now >= self.next_place:
+            self.next_place = now + PLACE
+            place = self.queue.look()
+            if place != self.state.place:
+                self.set_state("place", place)
+            if wanted == CLAIMS and not place.claimed:
+                self.queue_state = ""  # try it again
 
     def others_know(self):
         """Return whether all hosts know of the end, or had enough time: not all may be reached."""
@@ -341,10 +383,12 @@ class Keeper:
         if not self.alone and now - self.led > self.restart_plan.lease + ALONE:
             self.alone = True
             self.end_part(SMALLER % self.name)
-        if self.alone and (self.state.stop or now - self.led > LOST):
+        patience = LOST if self.record.attempts else FOREVER
+        if self.alone and (self.state.stop or now - self.led > patience):
             by_user = bool(self.state.stop)
             why = "stopped by %s" % self.state.stop if by_user else SMALLER % self.name
             self.note(RunEnded(why, False, by_user=by_user, cut_off=not by_user).document())
+            queued_runs.forget_order(self.folder, self.name)
             self.end_part(why)
             self.over = True
 
@@ -407,6 +451,8 @@ class Keeper:
         return run_id_of(self.base, self.record.number)
 
     def end_part(self, why):
+        if not self.record.attempts:
+            return
         if self.part is None or not self.part.ended:
             run_id = self.last_run_id() if self.part is None else self.part.run_id
             control.ask_supervisor(run_id, self.name, {"end": why})
@@ -417,12 +463,14 @@ class Keeper:
                 line = line.replace(run_id=run_id_of(self.base, line.attempt))
             self.note(line.document())
             self.noted += 1
+            queued_runs.forget_order(self.folder, self.name)
 
     def note(self, line):
         """Append a line to RUN/attempts."""
         try:
             line = dict(line, at=round(time.time(), 1))
-            flags = os.O_APPEND if self.noted else os.O_TRUNC
+            appends = self.restart_plan.queued or self.noted
+            flags = os.O_APPEND if appends else os.O_TRUNC
             journal.write_lines(attempts_of(self.folder, self.name), flags, [line])
         except OSError:
             pass  # a full disk

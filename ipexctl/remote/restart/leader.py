@@ -12,7 +12,15 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     StopNoted,
 )
-from ipexctl.common.keeper_messages import BeginPart, HostReport, KeeperOrder, PartOver
+from ipexctl.common.keeper_messages import (
+    CLAIMS,
+    LEFT,
+    WAITS,
+    BeginPart,
+    HostReport,
+    KeeperOrder,
+    PartOver,
+)
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.remote.checkpoints.checkpoint_rules import step_of
 from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpoint
@@ -34,6 +42,7 @@ class Leader:
         self.heard = dict.fromkeys(self.names, now)  # when each was last connected
         self.at = "", 0  # the phase of the record that it has seen
         self.waits = ""  # for what, as ps shows
+        self.queue = WAITS  # what hosts do for their CPUs, with --queue
         self.ended = now  # when the last attempt had ended on a host
         self.watch(now, set())
 
@@ -125,6 +134,9 @@ class Leader:
         if not (done and paused and self.is_fenced(now, cleared)):
             return None
         usable = set(cleared)
+        if self.restart_plan.queued:
+            places = {host: states[host].place for host in usable}
+            usable = {host for host, place in places.items() if place and place.claimed}
         unreliable = record.weak()
         chosen = self.choose_hosts(usable - unreliable) or self.choose_hosts(usable)
         if not chosen and now - self.since < AWAY:
@@ -195,6 +207,34 @@ class Leader:
             self.record.hosts, self.names, usable, least, len(first_hosts)
         )
 
+    # -- it waits for CPUs --
+
+    def in_queue(self, now, reached, states: "dict[str, HostReport]"):
+        """Return the line that begins the first attempt when the run has its CPUs on all hosts.
+
+        They are claimed once the run is the next one everywhere. If one host cannot, another run
+        was faster there: all give theirs up, so that no two runs wait for each other. While a host
+        is away, the others let later runs go first.
+        """
+        if self.record.stopped:
+            return RunEnded("stopped by %s" % self.record.stopped, False, by_user=True)
+        places = {host: states[host].place for host in self.names if host in states}
+        away = [host for host in self.names if host not in reached or not places.get(host)]
+        known = [place for place in places.values() if place]
+        before = sorted({run for place in known for run in place.before})
+        using = sorted({run for place in known for run in place.using} - set(before))
+        self.queue = LEFT if away else WAITS if before or using else CLAIMS
+        if self.queue == CLAIMS and all(place.claimed for place in known):
+            return AttemptBegins(1, self.restart_plan.first)
+        texts = [
+            "place %d in the queue" % (len(before) + 1),
+            "before it: %s" % ", ".join(before) if before else "",
+            "on its cores: %s" % ", ".join(using) if using else "",
+            "not reached: %s" % ", ".join(away) if away else "",
+        ]
+        self.waits = "; ".join(filter(None, texts))
+        return None
+
     # -- it begins --
 
     def in_begin(self, now, reached, states: "dict[str, HostReport]"):
@@ -227,7 +267,9 @@ class Leader:
         """Return {host: KeeperOrder}, as the record requires it."""
         record = self.record
         number, clear = record.number, record.cleared()
-        orders = {host: KeeperOrder(number, clear, record.end) for host in self.names}
+        queue = CLAIMS if record.attempts else self.queue
+        end = record.end
+        orders = {host: KeeperOrder(number, clear, end, queue=queue) for host in self.names}
         if record.phase() == "begin":
             for begin in self.begins(states):
                 orders[begin.asked.host].begin = begin

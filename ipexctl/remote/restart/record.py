@@ -15,16 +15,17 @@ from ipexctl.common.attempt_record import (
 
 class RestartRecord:
     def __init__(self, hosts):
-        """Begin with the first attempt, which runs on these hosts already."""
+        """Begin with the first attempt, which runs on these hosts already; [] if it is queued."""
         self.lines = []  # type: list[RecordLine]
         self.term, self.leader = 0, ""
         self.attempts = []  # type: list[AttemptBegins]
         self.endings = []  # type: list[AttemptEnded]  # one for each attempt that has ended
-        self.running = 1
+        self.running = 1 if hosts else 0
         self.stopped = ""
         self.end = None  # type: RunEnded | None
         self.complete = ""  # the last checkpoint that is known to be complete
-        self.fold(AttemptBegins(1, list(hosts)))
+        if hosts:
+            self.fold(AttemptBegins(1, list(hosts)))
 
     def add(self, line: RecordLine, term):
         """Add a line, unless it is from an earlier leader or the record has ended."""
@@ -36,11 +37,11 @@ class RestartRecord:
 
     def is_next(self, line: RecordLine):
         if isinstance(line, AttemptBegins):
-            return self.phase() == "clear" and line.attempt == self.number + 1
+            return self.phase() in ("queue", "clear") and line.attempt == self.number + 1
         if isinstance(line, AttemptRuns):
             return self.phase() == "begin" and line.running == self.number
         if isinstance(line, AttemptEnded):
-            return self.phase() != "clear" and line.ended == self.number
+            return self.phase() in ("begin", "watch") and line.ended == self.number
         return not (isinstance(line, StopNoted) and self.stopped)
 
     def fold(self, line: RecordLine):
@@ -61,14 +62,16 @@ class RestartRecord:
 
     @property
     def number(self):
-        """Return the number of the last attempt."""
-        return self.attempts[-1].attempt
+        """Return the number of the last attempt; 0 while the run is queued."""
+        return self.attempts[-1].attempt if self.attempts else 0
 
     @property
     def hosts(self):
         return self.attempts[-1].hosts
 
     def phase(self):
+        if not self.attempts:
+            return "queue"
         if len(self.endings) == len(self.attempts):
             return "clear"
         return "watch" if self.running == self.number else "begin"

@@ -16,7 +16,7 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.hub import judge
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
-from ipexctl.remote.run_files import journal, run_folders
+from ipexctl.remote.run_files import journal, queued_runs, run_folders
 
 FACTS, END = 64, 2000  # facts by which the run ended, and characters of each failed rank's output
 MOST_RECORDS = 4000  # records in an answer, the first and the last ones
@@ -44,15 +44,17 @@ def op_list(call, root, known_as, only, newest, sizes):
         name = name_in(run, folder, known_as)
         alive = control.is_alive(run, name)
         guarded = alive or control.is_alive(run, control.guardian_of(name))
-        if newest and ended_count >= newest and not guarded:
+        queued = find_queued_run(folder, name)
+        active = guarded or queued.get("queued", False)
+        if newest and ended_count >= newest and not active:
             continue
         data = journal.read_journal_bytes(journal.path_of(folder, name))
         records = journal.parse_records(data)
         # after a supervisor was killed, its guardian still has to record how that ended
         alive = alive or (guarded and not any("over" in record for record in records))
-        if not records and not any(data):
+        if not records and not any(data) and not queued:
             continue
-        ended_count += not alive
+        ended_count += not (alive or queued.get("queued", False))
         row = dict(
             summarize_journal(records),
             run=run,
@@ -60,7 +62,8 @@ def op_list(call, root, known_as, only, newest, sizes):
             alive=alive,
             last=last_line(folder, records),
         )
-        row["unreadable"] = not records
+        row["unreadable"] = not records and not queued
+        row.update(queued)
         keeper = control.keeper_of(name)
         row["kept"] = control.is_alive(first_run, keeper)
         reply = control.ask_supervisor(first_run, keeper, {}) if row["kept"] and not alive else None
@@ -82,6 +85,23 @@ def op_list(call, root, known_as, only, newest, sizes):
     return {"runs": rows}
 
 
+def find_queued_run(folder, name):
+    """Return {queued: whether it waits for its first attempt, asleep: whether it has no keeper,
+    about, began, format} of a run with --queue, {} of any other one and of one that has begun."""
+    lines = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
+    if not lines or "queued" not in lines[0] or any("attempt" in line for line in lines):
+        return {}
+    kept = os.path.exists(queued_runs.order_path(folder, name))
+    alive = control.is_alive(os.path.basename(folder), control.keeper_of(name))
+    return {
+        "queued": kept or alive,
+        "asleep": kept and not alive,
+        "about": lines[0].get("about"),
+        "began": lines[0]["queued"],
+        "format": journal.VERSION,
+    }
+
+
 def read_attempt_record(folder, name, run):
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
     loss ended it, stopped: why no attempt follows, if a user wanted that, else "", done: whether
@@ -97,7 +117,7 @@ def read_attempt_record(folder, name, run):
     lost_hosts = [line.lost + line.away for line in attempt_ends if line.ended == numbers.get(run)]
     run_ends = [line for line in record if isinstance(line, RunEnded)]
     stop_reasons = [line.end for line in run_ends if line.by_user]
-    is_last = list(numbers)[-1:] == [run]
+    is_last = list(numbers)[-1:] in ([run], [])  # [] before the first one
     return {
         "lost": lost_hosts[-1] if lost_hosts else [],
         "stopped": stop_reasons[-1] if stop_reasons and is_last else "",
@@ -110,7 +130,7 @@ def read_attempt_record(folder, name, run):
 
 def name_in(run, folder, name):
     """Return this host's name in the run: another controller may use its address instead."""
-    names = journal.list_journal_hosts(folder)
+    names = journal.list_journal_hosts(folder) or journal.list_kept_hosts(folder)
     if name in names:
         return name
     alive_names = [host for host in names if control.is_alive(run, host)]

@@ -166,6 +166,11 @@ def path_of(folder, host):
     return os.path.join(folder, "journals", os.path.basename(host) or "-")
 
 
+def list_kept_hosts(folder):
+    """Return the hosts whose keepers have a record here, even if the run is still queued."""
+    return [name[len(ATTEMPTS) :] for name in names_in(folder) if name.startswith(ATTEMPTS)]
+
+
 def list_journal_hosts(folder):
     """List the hosts that keep their journal of the run here: several, if they share a home."""
     suffixes = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")

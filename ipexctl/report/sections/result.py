@@ -31,6 +31,7 @@ def _headline_text(material: Material) -> str:
         ListedState.DONE: "Succeeded", ListedState.FAILED: f"Failed with exit code {run.exit_code}",
         ListedState.RUNNING: "Running", ListedState.STOPPED: "Stopped",
         ListedState.STOPPING: "Stopping", ListedState.RESTARTING: "Restarting",
+        ListedState.QUEUED: "Queued",
         ListedState.LOST: "Lost",
     }  # fmt: skip
     verb = "for" if not run.over else "after"

@@ -117,10 +117,11 @@ def _lives_on(options: RunOptions) -> bool:
     """Return whether the run continues when this command ends: without a terminal, only with -d."""
     from ipexctl.run.watch.fetch_outputs import compose_fetch_words
 
-    if options.die_with_me and (options.detach or options.restarts):
+    if options.die_with_me and (options.detach or options.kept):
+        other = "-d" if options.detach else "--restarts" if options.restarts else "--queue"
         raise InputError(
-            f"{'-d' if options.detach else '--restarts'} and --die-with-me cannot be combined",
-            why="" if options.detach else "the hosts start the run again without this command",
+            f"{other} and --die-with-me cannot be combined",
+            why="" if options.detach else "the hosts start the run without this command",
             hint="leave one of them out",
             slug="options-conflict",
         )
@@ -133,7 +134,7 @@ def _lives_on(options: RunOptions) -> bool:
             slug="options-conflict",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
-    return options.detach or options.restarts > 0 or (terminal and not options.die_with_me)
+    return options.detach or options.kept or (terminal and not options.die_with_me)
 
 
 def _refuse_open_secrets(options: RunOptions) -> None:

@@ -15,7 +15,7 @@ from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedChe
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
+from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
@@ -25,6 +25,7 @@ _COLOURS = {
     ListedState.RUNNING: "green",
     ListedState.STOPPING: "yellow",
     ListedState.RESTARTING: "yellow",
+    ListedState.QUEUED: "yellow",
     ListedState.DONE: "cyan",
     ListedState.FAILED: "red",
     ListedState.STOPPED: "yellow",
@@ -54,11 +55,12 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
     ok = about.ranks if run.state is ListedState.DONE else run.ok  # also on unreachable hosts
     succeeded = f"{ok} of {about.ranks or run.started} ranks succeeded"
-    up = 0 if run.state is ListedState.RESTARTING else run.started - run.ok
+    up = 0 if run.state in NO_RANKS else run.started - run.ok
+    began = "queued" if run.state is ListedState.QUEUED else "started"
     ranks = succeeded if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
-    line.append(f", started {duration(now - run.began)} ago" if run.began else "")
+    line.append(f", {began} {duration(now - run.began)} ago" if run.began else "")
     line.append(f" by {about.by}" if about.by else "")
     lines = [line]
     title = f"{about.name}: " * bool(about.name) + about.command

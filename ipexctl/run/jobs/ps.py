@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 from ipexctl.base.host_answer import Answer, read_rows
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.attempt_record import KeeperQuestion
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, Unreachable, worst_exit
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
+from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
@@ -102,6 +104,8 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     """List runs. `every`: include runs that have ended, and all sizes."""
     with Fleet(target, root) as fleet:
         gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
+        if wake_queued_runs(fleet, gathered):
+            gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in gathered if every or not run.over)
         for note in filter(None, map(run_format.describe_version, runs)):
             target.note(note)
@@ -109,6 +113,26 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
         if not runs and _is_only_local(fleet):
             target.note(_ONLY_HERE)
         return Runs(runs, fleet.recaps(), len(fleet.alive), other_users)
+
+
+def wake_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
+    """Start the keepers of queued runs on rebooted hosts; return whether there are any."""
+    by_name = {host.name: host for host in fleet.alive}
+    asleep = [
+        (by_name[report.target], report)
+        for run in runs if run.state is ListedState.QUEUED
+        for report in run.seen if report.asleep and report.target in by_name
+    ]  # fmt: skip
+    for host, report in asleep:
+        request = {
+            "root": fleet.root_of(host), "known_as": report.host, "run_id": report.run
+        }  # fmt: skip
+        record = Ahead("restart.attempts.record", request, fork="restart.attempts.begin")
+        with suppress(IpexctlError):
+            fleet.reconnect(host, ahead=[record]).wait(AHEAD)
+            fleet.agents[host].call("restart.attempts.wake", request)
+            fleet.target.note(f"{report.run} waits again on {host.name}, which was rebooted")
+    return bool(asleep)
 
 
 def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
@@ -145,7 +169,7 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
         fleet.map_hosts(ask, [host for host, name in names.items() if name in run.alive])
         run = wait_until_over(fleet, run, seconds + END_WAIT)
         ended = (
-            run.over and run.state is not ListedState.STOPPED and was is not ListedState.RESTARTING
+            run.over and run.state is not ListedState.STOPPED and was not in listed_runs.NO_RANKS
         )
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
@@ -222,7 +246,7 @@ def wait_until_over(fleet: Fleet, run: ListedRun, seconds: float | None) -> List
     pause = SOON
     while not run.over and (seconds is None or time.monotonic() - began < seconds):
         time.sleep(pause)
-        if run.state is ListedState.RESTARTING and time.monotonic() - tried > REACH:
+        if run.state in listed_runs.NO_RANKS and time.monotonic() - tried > REACH:
             _forget_downs(fleet, run)  # the hosts that answer may be the minority
             tried = time.monotonic()
         run, pause = _reread_run(fleet, run), min(2 * pause, EVERY)
@@ -270,7 +294,7 @@ def make_verdict_reader(
         began, hosts = time.monotonic(), [by_name[name] for name in names if name in by_name]
         while True:
             run = reread_attempt(fleet, run_id, hosts)
-            ended = not run or run.over or run.state is ListedState.RESTARTING
+            ended = not run or run.over or run.state in listed_runs.NO_RANKS
             if ended or time.monotonic() - began > NOTED_WAIT:
                 return run.verdict if run else None
             time.sleep(EVERY)

@@ -22,7 +22,7 @@ from ipexctl.run.hang.hang_report import (
 )
 from ipexctl.run.jobs.logs import Wanted, read_host_logs
 from ipexctl.run.jobs.ps import NEWEST, AskedRun, find_run, map_reporting_hosts, reread_attempt
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, read_ends
+from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, read_ends
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.pace import slow_steps
@@ -55,7 +55,7 @@ class Why(AskedRun):
 
     @property
     def is_unknown(self) -> bool:
-        idle = self.run.state is ListedState.RESTARTING or self.run.all_ok  # no rank runs then
+        idle = self.run.state in NO_RANKS or self.run.all_ok  # no rank runs then
         return self.situation is None and not self.run.over and not idle
 
     @property

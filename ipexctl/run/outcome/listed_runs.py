@@ -40,6 +40,11 @@ class ListedState(str, Enum):
     STOPPED = "stopped"  # by a user
     LOST = "lost"  # it has ended, and it is not known how
     RESTARTING = "restarting"  # its hosts decide whether to start it again, or start it
+    QUEUED = "queued"  # it waits for its cores (--queue)
+
+
+NO_RANKS = (ListedState.RESTARTING, ListedState.QUEUED)  # its keepers decide how it goes on
+ACTIVE = (ListedState.RUNNING, ListedState.STOPPING, *NO_RANKS)
 
 
 def seconds_or_zero(value: Any) -> float:
@@ -110,6 +115,8 @@ class RunOnHost:
     cut_off: bool = False  # whether it may continue on hosts that this one could not reach
     waits: str = ""  # what its keeper waits for before the next attempt
     leads: bool = False  # whether that keeper leads
+    queued: bool = False  # its first attempt has not begun (--queue)
+    asleep: bool = False  # the same, and no keeper waits: the host was rebooted
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,7 @@ class ListedRun:
 
     @property
     def over(self) -> bool:
-        return self.state not in (ListedState.RUNNING, ListedState.STOPPING, ListedState.RESTARTING)
+        return self.state not in ACTIVE
 
     def seconds_at(self, now: float) -> float:
         """Return how long the run has lasted; `now` counts for an active run."""
@@ -161,6 +168,12 @@ class ListedRun:
     def kept(self) -> bool:
         """Whether its hosts may start it again."""
         return any(report.kept for report in self.seen)
+
+    @property
+    def queued(self) -> bool:
+        """Whether it waits for its first attempt, according to all hosts that know it."""
+        over = any(report.settled or report.stopped for report in self.seen)
+        return all(report.queued for report in self.seen) and not over
 
     @property
     def later(self) -> bool:
@@ -195,7 +208,7 @@ class ListedRun:
     def waits(self) -> str:
         """What its hosts wait for before they start it again."""
         leader_first = sorted(self.seen, key=lambda report: not report.leads)
-        return leader_first[0].waits if self.state is ListedState.RESTARTING else ""
+        return leader_first[0].waits if self.state in NO_RANKS else ""
 
     @property
     def ends(self) -> dict[int, RankEnd]:
@@ -263,6 +276,8 @@ def merge_runs(reports: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
 def _settle_last_attempt(run: ListedRun) -> ListedRun:
     """Return the last attempt known to these hosts as the run's record has it: its hosts may not
     have seen how it ended, and those of a later attempt may be out of reach."""
+    if run.over and run.queued:
+        return replace(run, state=ListedState.QUEUED, verdict=None)
     if run.over and any(report.done for report in run.seen):
         return replace(run, state=ListedState.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
     if run.over and all(report.cut_off for report in run.seen):
@@ -287,6 +302,7 @@ def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
 
 def _was_there(report: RunOnHost) -> bool:
     recorded = report.begun or report.started > 0 or report.result is not None
+    recorded = recorded or report.queued or bool(report.stopped)
     return recorded or report.alive or report.unreadable or report.format not in (None, FORMAT)
 
 

@@ -149,11 +149,12 @@ def _copy_same_options(kind: type[Message], options: RunOptions, *different: str
 
 def compose_restart_plans(
     first: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
-    orders_on: Callable[[Sequence[PlannedHost]], Orders],
+    orders_on: Callable[[Sequence[PlannedHost]], Orders], queued: float = 0.0,
 ) -> dict[str, RestartPlan]:  # fmt: skip
     """Return what each host's keeper is told. `first`: orders of the first attempt; `nodes`: its
     hosts, then the spares; `orders_on`: returns the orders on some nodes, that of rank 0 first.
     `work`: where ranks start, and the mark that this folder has on all hosts that share it.
+    `queued`: when the run was queued.
     """
     orders = orders_on(nodes)
     options, hosts = orders.options, [host.host for host in first.plan.hosts]
@@ -176,6 +177,7 @@ def compose_restart_plans(
         lease=options.host_timeout,
         kept=bool(options.checkpoints),
         without=options.without_checkpoint,
+        queued=queued,
     )
     of_voters = VoterPlan(
         **vars(restart_plan),

@@ -1,0 +1,29 @@
+"""The orders of queued runs on this host, from which their keepers start again after a reboot."""
+
+import json
+import os
+
+from ipexctl.common import files
+from ipexctl.common.run_orders import StartOrder
+
+
+def order_path(folder, host):
+    return os.path.join(folder, "queued." + os.path.basename(host))
+
+
+def keep_order(folder, order: StartOrder):
+    """Write the orders, for their user alone: they have the keys of the links between hosts."""
+    files.write_atomic(order_path(folder, order.host), json.dumps(order.document()), sync=True)
+
+
+def read_order(folder, host):
+    """Return the orders as a document; None if the run is not queued any more."""
+    return files.read_json(order_path(folder, host))
+
+
+def forget_order(folder, host):
+    """Remove the orders: the run has begun, or is over."""
+    try:
+        os.unlink(order_path(folder, host))
+    except OSError:
+        pass  # it was not queued

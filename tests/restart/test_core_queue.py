@@ -1,0 +1,148 @@
+"""The queue for the CPUs of a host: real sockets of this machine, for CPUs that no machine has."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
+from ipexctl.remote.facts import read_other_runs
+from ipexctl.remote.restart.core_queue import CoreQueue, cpu_list, read_tickets
+
+REPO = Path(__file__).parents[2]
+FIRST = 4000 + os.getpid() % 2000 * 4  # of the CPUs: tests run side by side
+ME = read_other_runs.user_name(os.getuid())
+
+
+@contextmanager
+def queued(run: str, since: float, cpus: str) -> Iterator[CoreQueue]:
+    """`cpus`: digits, as numbers of CPUs from FIRST on."""
+    queue = CoreQueue(run, since, [FIRST + int(digit) for digit in cpus])
+    try:
+        yield queue
+    finally:
+        queue.close()
+
+
+def place(before: str = "", using: str = "") -> QueuePlace:
+    before_rows, using_rows = ([f"{run} of {ME}" for run in t.split()] for t in (before, using))
+    return QueuePlace(before_rows, using_rows, False)
+
+
+def test_the_run_that_was_queued_first_is_before_those_that_need_one_of_its_cpus() -> None:
+    with (
+        queued("run-2", 20.0, "12") as second,
+        queued("run-1", 10.0, "01") as first,
+        queued("run-3", 30.0, "3") as other,
+    ):
+        assert first.look() == place()
+        assert second.look() == place("run-1")
+        assert other.look() == place()
+
+
+def test_a_run_waits_for_those_that_have_its_cpus_and_is_next_when_they_have_gone() -> None:
+    with queued("run-2", 20.0, "01") as second:
+        with queued("run-1", 10.0, "01") as first:
+            first.go_to(CLAIMS)
+            assert first.look() == QueuePlace([], [], True)
+            assert second.look() == place(using="run-1")
+        assert second.look() == place()
+
+
+def test_only_one_of_two_runs_can_claim_a_cpu_and_the_other_keeps_none() -> None:
+    with queued("run-1", 10.0, "01") as first, queued("run-2", 20.0, "12") as second:
+        second.go_to(CLAIMS)  # it looked before the first one was there
+        first.go_to(CLAIMS)
+        assert (bool(first.claims), bool(second.claims)) == (False, True)
+        assert first.look() == place(using="run-2")
+        second.go_to(WAITS)
+        first.go_to(CLAIMS)
+        assert (bool(first.claims), bool(second.claims)) == (True, False)
+        assert second.look() == place(using="run-1")
+
+
+def test_a_run_that_gives_its_cpus_up_has_the_place_that_it_had() -> None:
+    with queued("run-1", 10.0, "0") as first, queued("run-2", 20.0, "0") as second:
+        first.go_to(CLAIMS)
+        first.go_to(WAITS)
+        assert second.look() == place("run-1")
+
+
+def test_a_run_that_left_the_queue_is_not_before_others_and_has_its_place_when_it_is_back() -> None:
+    with queued("run-1", 10.0, "0") as first, queued("run-2", 20.0, "0") as second:
+        first.go_to(LEFT)
+        assert (first.look(), second.look()) == (place(), place())
+        first.go_to(WAITS)
+        assert second.look() == place("run-1")
+
+
+def test_a_ticket_goes_with_its_process() -> None:
+    code = f"""
+from ipexctl.common.keeper_messages import CLAIMS
+from ipexctl.remote.restart.core_queue import CoreQueue
+queue = CoreQueue("run-1", 10.0, [{FIRST}])
+queue.go_to(CLAIMS)
+print("claimed", bool(queue.claims), flush=True)
+input()
+"""
+    with queued("run-2", 20.0, "0") as second:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=REPO, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout and process.stdin
+        assert process.stdout.readline() == b"claimed True\n"
+        assert second.look() == place(using="run-1")
+        process.kill()
+        process.communicate()
+        assert second.look() == place()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+def test_users_see_each_others_tickets() -> None:
+    code = f"""
+from ipexctl.common.keeper_messages import CLAIMS
+from ipexctl.remote.restart.core_queue import CoreQueue
+queue = CoreQueue("run-2", 20.0, [{FIRST}])
+place = queue.look()
+queue.go_to(CLAIMS)
+print(place.before, place.using, bool(queue.claims))
+"""
+    user = pwd.getpwnam("nobody")
+
+    def look() -> str:
+        paths = f"{REPO}:{sysconfig.get_paths()['purelib']}"
+        return subprocess.run(
+            ["/usr/bin/python3", "-c", code], user=user.pw_uid, group=user.pw_gid, extra_groups=(),
+            env={"PYTHONPATH": paths}, capture_output=True, text=True, check=True, cwd="/",
+        ).stdout  # fmt: skip
+
+    with queued("run-1", 10.0, "0") as first:
+        assert look() == "['run-1 of root'] [] True\n"  # it does not claim before it is the next
+        first.go_to(CLAIMS)
+        assert look() == "[] ['run-1 of root'] False\n"
+
+
+def test_a_list_of_cpus_that_is_too_long_for_a_name_becomes_a_range() -> None:
+    odd = [FIRST + 20000 + 2 * n for n in range(40)]
+    queue = CoreQueue("run-9", 10.0, odd)
+    try:
+        ticket = next(row for row in read_tickets() if row[1] == "run-9")
+        assert ticket[3] == {*range(odd[0], odd[-1] + 1)}
+    finally:
+        queue.close()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"),
+    [([0], "0"), ([3, 1, 2], "1-3"), ([0, 1, 4, 6, 7], "0-1,4,6-7")],
+)
+def test_cpus_are_written_as_the_kernel_does(cpus: list[int], text: str) -> None:
+    assert cpu_list(cpus) == text

@@ -1,0 +1,98 @@
+"""Runs with --queue on hosts of a lab: they wait for each other, also without their command."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+from ipexctl.common.waiting import wait_until
+from tests.run_lab.test_ps_lab import second
+from tests.run_lab.test_run_faults import SLEEP, up
+from tests.run_lab.test_secret import HALVES, SECRET, found_on
+
+SHORT = "import os\nprint('up', flush=True)\n"
+
+
+class Cluster:
+    """Queued runs, as another controller lists them."""
+
+    def __init__(self, runner, home: Path) -> None:
+        self.runner, self.home = runner, home
+
+    def call(self, *words: str) -> str:
+        done = second(self.runner, self.home, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def queue(self, *words: str, script: str = SHORT) -> str:
+        path = self.runner.script(script, "queued.py")
+        done = self.runner.plain("--queue", "-d", *words, str(path))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def row(self, run_id: str) -> dict:
+        rows = json.loads(self.call("ps", "-a", "--json"))["runs"]
+        return next(row for row in rows if row["run_id"] == run_id)
+
+    def comes_to(self, run_id: str, state: str, waits: str = "") -> bool:
+        def is_there() -> bool:
+            row = self.row(run_id)
+            return row["state"] == state and waits in (row["waits"] or "")
+
+        return bool(wait_until(is_there, 60, 0.5))
+
+
+def test_runs_wait_for_the_cores_in_the_order_in_which_they_came(runner, tmp_path):
+    cluster = Cluster(runner, tmp_path / "two")
+    run = runner.start("-n", "3", str(runner.script(SLEEP)))
+    up(run, 3)
+    first, second_run, third = (cluster.queue("-n", "3") for _ in range(3))
+    assert cluster.comes_to(
+        first, "queued", f"place 1 in the queue; on its cores: {run.run_id} of "
+    )
+    assert cluster.comes_to(second_run, "queued", f"place 2 in the queue; before it: {first} of ")
+    assert f"{second_run} is stopped" in cluster.call("stop", second_run)
+    assert cluster.comes_to(third, "queued", f"place 2 in the queue; before it: {first} of ")
+    shown = cluster.call("ps")
+    assert re.search(rf"{first}  queued    0 of 3 ranks on node\[01-03\], queued \d+ s ago", shown)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.finish()["exit_code"] == 130
+    assert cluster.comes_to(first, "done")
+    assert cluster.comes_to(third, "done")
+    assert cluster.row(second_run)["state"] == "stopped"
+    assert [cluster.row(name)["ranks_started"] for name in (first, second_run, third)] == [3, 0, 3]
+
+
+def test_a_queued_run_whose_command_was_killed_begins(runner, tmp_path):
+    cluster = Cluster(runner, tmp_path / "two")
+    run = runner.start("-n", "1", "-l", "node02", str(runner.script(SLEEP)))
+    up(run, 1)
+    waiting = runner.start("--queue", "-n", "2", "-l", "node01,node02", str(runner.script(SHORT)))
+    waiting.until(
+        event="note", text="queued: Ctrl-C takes it out of the queue, Ctrl-\\ leaves it there"
+    )
+    assert cluster.comes_to(waiting.run_id, "queued", "on its cores")
+    waiting.process.kill()
+    run.process.send_signal(signal.SIGTERM)
+    assert cluster.comes_to(waiting.run_id, "done")
+
+
+def test_secrets_of_a_queued_run_are_not_on_a_disk(full_rung, runner, tmp_path, monkeypatch):
+    monkeypatch.setenv("CANARY", SECRET)
+    cluster, host = Cluster(runner, tmp_path / "two"), "node01"
+    runner.lab.run_in(host, ["touch", "/dev/shm/began"])
+    run = runner.start("-n", "1", "-l", host, str(runner.script(SLEEP)))
+    up(run, 1)
+    with_secret = cluster.queue("-n", "1", "-l", host, "--secret-env", "CANARY")
+    plain = cluster.queue("-n", "1", "-l", host, "--env", f"PUBLIC={SECRET[::-1]}")
+    assert cluster.comes_to(plain, "queued", with_secret)
+    assert found_on(runner.lab, host, *HALVES) == []
+    found = [path for kind, path in found_on(runner.lab, host, SECRET[::-1]) if kind == "file"]
+    assert [Path(path).name for path in found] == [f"queued.{host}"]
+    mode = runner.lab.run_in(host, ["stat", "-c", "%a", *found]).stdout
+    assert mode.split() == ["600"]
+    for run_id in (with_secret, plain, run.run_id):
+        cluster.call("stop", run_id)
+    assert found_on(runner.lab, host, SECRET[::-1]) == []

@@ -1,0 +1,128 @@
+"""Two people queue twelve runs on three hosts at once; a host is killed and comes back, and
+a command that waits is killed: no two runs on one host at a time, none forgotten, first come first
+served among those that need the same host.
+
+`IPEXCTL_SOAK_QUEUES` sets the number of rounds (1). `make soak` only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ipexctl.lab import HostSpec, Lab, LabSpec
+from tests.practice_hosts import LabRoot, start_lab
+from tests.soak.test_partitions import MAKE, Hosts
+
+pytestmark = pytest.mark.soak
+ROUNDS = int(os.environ.get("IPEXCTL_SOAK_QUEUES", "1"))
+TRAIN = """
+import os, time
+log = open(os.path.expanduser("~/spans"), "a", 1)
+began = time.time()
+time.sleep(1.5)
+log.write("%s %.3f %.3f\\n" % (os.environ["IPEXCTL_RUN_ID"], began, time.time()))
+"""
+PLANS = ("123", "12", "23", "13", "1", "2")  # the hosts of each run; each person has all of these
+
+
+@pytest.fixture
+def lab(lab_root: LabRoot) -> Iterator[Lab]:
+    made = start_lab(LabSpec(name=f"queue{os.getpid()}", hosts=(HostSpec(),) * 3), lab_root)
+    try:
+        for host in made.hosts:
+            done = made.run_in(host, ["/bin/sh", "-c", MAKE], user="trainer")
+            assert done.returncode == 0, done.stderr
+        yield made
+    finally:
+        made.down()
+
+
+def person(lab: Lab, folder: Path) -> Hosts:
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    return Hosts(lab, folder)
+
+
+def words_of(plan: str) -> list[str]:
+    hosts = ",".join(f"node0{digit}" for digit in plan)
+    return ["run", "--queue", "-ppn", "1", "--host-timeout", "12s", "-l", hosts, "train.py"]
+
+
+def queue_all(who: Hosts, plans: list[str]) -> dict[str, str]:
+    """Return {run: its hosts}."""
+    ids = {}
+    for plan in plans:
+        words = words_of(plan)
+        done = who.call(words[0], "-d", *words[1:])
+        assert done.returncode == 0, done.stderr
+        ids[done.stdout.split()[-1]] = plan
+    return ids
+
+
+def listed(who: Hosts) -> dict[str, dict]:
+    done = who.call("ps", "-a", "--json")
+    return {row["run_id"]: row for row in json.loads(done.stdout)["runs"]}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    people = [person(lab, tmp_path / name) for name in ("ann", "bob")]
+    orders = [chance.sample(PLANS, len(PLANS)) for _ in people]
+    watching = people[0].start(*words_of("12"))  # killed below: the laptop is gone
+    with ThreadPoolExecutor() as pool:
+        queued = {
+            run: plan for ids in pool.map(queue_all, people, orders) for run, plan in ids.items()
+        }
+    watching.kill()
+    watching.wait()
+    before = listed(people[1])
+    queued |= dict.fromkeys(before.keys() - queued, "12")
+    assert len(queued) == 13
+    victim = chance.choice(("node01", "node02", "node03"))
+    time.sleep(chance.uniform(0, 4))
+    lab.fault(victim, "kill")
+    time.sleep(chance.uniform(1, 5))
+    lab.heal(victim)
+    deadline = time.monotonic() + 400
+    while time.monotonic() < deadline:
+        rows = listed(people[1])  # it starts keepers again
+        if not any(row["state"] in ("queued", "running", "stopping") for row in rows.values()):
+            break
+        time.sleep(2)
+    hit = f"{victim} was lost"
+    forgotten = {
+        run: (row["state"], row["cause"])
+        for run, row in rows.items()
+        if row["state"] != "done" and hit not in str(row["cause"])
+    }
+    assert not forgotten
+    assert rows.keys() == queued.keys()
+    lost = {run for run, row in rows.items() if row["state"] != "done"}
+    assert len(lost) <= 2  # those that ran on the host when it was killed
+    for name in lab.hosts:
+        spans = [line.split() for line in people[0].read(name, "~/spans")]
+        spans.sort(key=lambda span: float(span[1]))
+        assert {run for run, _, _ in spans} >= {
+            run for run, plan in queued.items() if name[-1] in plan and run not in lost
+        }
+        for (one, _, end), (other, begin, _) in itertools.pairwise(spans):
+            assert float(end) <= float(begin), (name, one, other)
+        places = [queued_at(people[0], run, rows[run]["hosts"][0]) for run, _, _ in spans]
+        assert places == sorted(places), (name, spans)
+
+
+def queued_at(who: Hosts, run: str, host: str) -> float:
+    """Return the time that is the run's place in the queue."""
+    lines = who.read(host, f"~/.ipexctl/runs/{run}/attempts.{host}")
+    return float(json.loads(lines[0])["queued"])
