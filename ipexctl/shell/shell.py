@@ -172,6 +172,15 @@ _START_FILES = (
         'IPEXCTL_ZDOTDIR="${ZDOTDIR:-$HOME}"; ZDOTDIR="$IPEXCTL_RC"; '
         "export IPEXCTL_ZDOTDIR ZDOTDIR; exec", "-i",
     ),
+    *(
+        (
+            name, "rc",
+            f'ENV="$IPEXCTL_ENV"; unset IPEXCTL_ENV; '
+            f'if [ -f "$ENV" ]; then . "$ENV"; fi; SETS; {_GONE}',
+            'IPEXCTL_ENV="$ENV"; ENV="$IPEXCTL_RC/rc"; export IPEXCTL_ENV ENV; exec', "-i",
+        )
+        for name in ("sh", "dash", "ash", "ksh")
+    ),
 )  # fmt: skip
 
 

@@ -152,8 +152,9 @@ def left_out(setup: Setup, seen: TrialRanks, allow: Collection[str] = ()) -> tup
     return (*reasons, *LEFT_OUT)
 
 
-def _variable_change(name: str, value: str) -> SettingChange:
-    return SettingChange(f"{name}={value}", ((name, value),))
+def _variable_change(name: str, value: str | None, note: str = "") -> SettingChange:
+    label = f"{name}={value}" if value else f"without {name}"
+    return SettingChange(f"{label} {note}".rstrip(), ((name, value),))
 
 
 def _thread_changes(setup: Setup) -> Iterator[SettingChange]:
