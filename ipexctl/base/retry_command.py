@@ -16,7 +16,8 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 def compose_retry_command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
     """Return the command without the lost hosts, and with `n` ranks (None: unchanged). Values of
-    variables that look secret are left out: --env NAME takes the local value.
+    variables that look secret are left out, and the command of --notify: --env NAME takes the local
+    value.
     """
     if not typed.options:
         return ""
@@ -35,6 +36,10 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
         name, sign, _ = word.removeprefix(option).partition("=")
         assigned = sign and (option or previous == "--env")
         secret = assigned and is_secret_name(name)
+        if previous == "--notify":
+            word = "COMMAND"
+        elif word.startswith("--notify="):
+            word = "--notify=COMMAND"
         yield f"{option}{name}" if secret else _LOGIN.sub("USER:PASSWORD", word)
         previous = word
 

@@ -39,6 +39,7 @@ class AttemptBegins(RecordLine):
     age: "float | None" = None  # of the checkpoint
     open: "list[Line]" = []  # checkpoints that were not complete
     away: "Line" = ""  # the last checkpoint, if no host that is reached has it
+    by: "Line" = ""  # the host that led
 
 
 class AttemptRuns(RecordLine):
@@ -74,6 +75,7 @@ class RunEnded(RecordLine):
     well: bool
     by_user: bool = False
     cut_off: bool = False  # only on this host, which lost the others: there, the run may go on
+    by: "Line" = ""  # the host that led
 
 
 # --- what commands ask a keeper ------------------------------------------------------------------

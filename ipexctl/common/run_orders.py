@@ -52,6 +52,8 @@ class HubOrder(Message):
     lives_on: bool  # the run goes on without the command that started it
     address: str  # where the other hosts reach the hub
     ports: "list[int] | None" = None  # first and last
+    notify: str = ""  # a command, whose text may be secret
+    has_keepers: bool = False  # which report how it ends
     shown: "Any" = None  # for those who attach: run/plan/shown_plan.py
     inputs: "dict[str, Any]" = {}  # run/outcome/run_inputs.py
 

@@ -209,6 +209,13 @@ class RunOptions:
         False,
         in_plays="Continue the play when all ranks have started.",
     )
+    notify: str = rare_run_option(
+        "--notify COMMAND",
+        "Shell command to run when the run ends, starts again or stalls.",
+        "",
+        secret=True,
+        in_settings=True,
+    )
     die_with_me: bool = rare_run_option(
         "--die-with-me",
         "End the run when this command ends; the default without a terminal.",

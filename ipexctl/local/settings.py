@@ -26,6 +26,11 @@ VARIABLES = {
     "root": ("IPEXCTL_ROOT",),
     "forks": ("IPEXCTL_FORKS",),
 }
+OWN = {  # settings of the user alone, and why
+    "prune.": "it decides which results of other projects are removed",
+    "run.notify": "it is a command, and others may have written the project",
+}
+USER_FILE = "config.toml"
 _MOST_BYTES = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -40,10 +45,11 @@ def load_settings(
     loaded = _read_settings(user_file(environ))
     of_folder = of_project(folder or Path.cwd(), note)
     for setting in of_folder.values():
-        if setting.key.startswith("prune."):
+        whys = [why for key, why in OWN.items() if setting.key.startswith(key)]
+        if whys:
             raise InputError(
                 f"{setting.origin}: {setting.key} is not allowed in a project's file",
-                why="it decides which results of other projects are removed",
+                why=whys[0],
                 hint=f"move it to {user_file(environ)}",
                 slug="setting-not-allowed",
             )
@@ -78,7 +84,7 @@ def settings_document(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
-    return config_dir(environ) / "config.toml"
+    return config_dir(environ) / USER_FILE
 
 
 def option_defaults(settings: Mapping[str, Setting], command: str) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def setting_kinds() -> dict[str, SettingKind]:
     types, specs, run = setting_types(RunOptions), options_of(RunOptions), dict[str, SettingKind]()
     for field in fields(RunOptions):
         if kind := types.get(field.name):
-            option, doc = specs[field.name], field.metadata["doc"]
+            option = specs[field.name]
+            doc = field.metadata.get("doc", option.help)
             least = 1 if option.least is None else option.least
             default = None if field.default is MISSING else field.default
             run[f"run.{field.name}"] = SettingKind(kind, doc, default, least, option.choices)

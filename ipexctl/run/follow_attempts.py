@@ -26,6 +26,7 @@ from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import RunOptions
+from ipexctl.local.settings import load_settings
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import suggest_command
@@ -46,6 +47,7 @@ from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.prepare_hosts import COPY_WORKER, EXIT_NOT_STARTED
+from ipexctl.run.watch.event_notifier import EventNotifier
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_folder import AttemptFolders
@@ -119,6 +121,9 @@ def attach_and_follow(
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text, newest=NEWEST)
         painter = Painter(view, target.note)
+        notify = None if run.over else load_settings().get("run.notify")
+        command = notify.value if notify else ""
+        painter.notifier = EventNotifier(target, command, root, run.about.name, painter.note)
         try:
             if run.kept or run.queued or run.later or run.attempt > 1:
                 away = set(fleet.downs)
@@ -190,10 +195,16 @@ class Attempts:
                 returned = [host for host in self.silent if result.is_reachable(host.name)]
                 fan_out(returned, self._reconnect_host)
                 by_user = self.interrupts.count > pressed or (line and line.by_user)
-                return _mark_interrupted(result, line) if by_user else result
+                result = _mark_interrupted(result, line) if by_user else result
+                if line and not line.cut_off and (notifier := self.painter.notifier):
+                    notifier.report_end(result, self.run_id, line.by, is_hub=False)
+                return result
             step = find_last_step(result.tails)
             position = "" if step is None else f"; the ranks were at step {step:,}"
             self.painter.note(f"{line.why}; {describe_attempt(line)}{position}")
+            if notifier := self.painter.notifier:
+                event = f"attempt-{line.attempt}", "restarting", line.why
+                notifier.report_event(self.run_id, line.by, event)
             if self.leaves:
                 return DetachedRun(self.run_id)
             folder = self.records.find_folder(result.run_id).describe_folder()
@@ -293,7 +304,9 @@ class Attempts:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
                 text = f"{self.run_id}-r{line.attempt:02d}"  # without it, the last one is meant
                 run = find_run(fleet, text, newest=NEWEST)  # its journals may not be there yet
-                return attach_to_run(fleet, run, self.painter, self.interrupts, self.records)
+                return attach_to_run(
+                    fleet, run, self.painter, self.interrupts, self.records, restarts=1
+                )
             time.sleep(LOOK)
         return None
 
@@ -320,9 +333,11 @@ KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 
 
 def attach_to_run(
-    fleet: Fleet, run: ListedRun, painter: Painter, interrupts: Interrupts, records: AttemptFolders
-) -> RunResult | DetachedRun:
-    """Follow a run from its first output, until it ends or the user leaves it."""
+    fleet: Fleet, run: ListedRun, painter: Painter, interrupts: Interrupts,
+    records: AttemptFolders, restarts: int = 0,
+) -> RunResult | DetachedRun:  # fmt: skip
+    """Follow a run from its first output, until it ends or the user leaves it. `restarts`: not 0
+    for an attempt of a run that its hosts may start again."""
     target, root = fleet.target, fleet.root
     require_same_format(run)
     hosts = map_reporting_hosts(fleet, run)
@@ -331,6 +346,7 @@ def attach_to_run(
     ending = f"{run.id} has ended: {run.state.value}"
     painter.note(ending if run.over else f"attached to {run.id}: {KEYS}")
     painter.planned(run.id, plan)
+    options = replace(options, restarts=restarts)
     watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
     session = Session(
         watched,

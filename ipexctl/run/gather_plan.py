@@ -17,9 +17,9 @@ from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import call_every_host, prepare_host
-from ipexctl.run.run import check_run_options, new_run_id, read_line_choice
+from ipexctl.run.run import check_run_options, read_line_choice
 from ipexctl.run.run_plan import add_shares, choose_run_network, make_run_plan
-from ipexctl.run.run_script import read_script
+from ipexctl.run.run_script import new_run_id, read_script
 
 if TYPE_CHECKING:
     from ipexctl.run.network.network_choice import NetworkChoice

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -43,8 +41,9 @@ from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.ranks_per_host import fit_rank_count
 from ipexctl.run.prepare_hosts import call_every_host, prepare_host
 from ipexctl.run.run_plan import add_shares, choose_run_network, make_run_plan, make_run_request
-from ipexctl.run.run_script import Script, read_script
+from ipexctl.run.run_script import Script, new_run_id, read_script
 from ipexctl.run.watch import fetch_outputs
+from ipexctl.run.watch.event_notifier import EventNotifier
 from ipexctl.run.watch.run_folder import AttemptFolders, RunFolder
 from ipexctl.run.watch.run_notices import note_detached_run
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
@@ -90,6 +89,9 @@ def start_and_follow_run(
         with trace.span("project"):  # while the hosts start Python
             files = script.read_files(_delay_questions(connecting, options), target.note)
         painter = Painter(view, target.note, choice)
+        painter.notifier = EventNotifier(
+            target, options.notify, options.root, options.name, painter.note
+        )
         run = _Run(fleet, options, script, files, painter, interrupts, run_id, datasets, spares)
         try:
             return run.execute_run(choice, connecting)
@@ -486,10 +488,6 @@ def read_line_choice(options: RunOptions, hosts: Inventory) -> Choice:
 
 def _dest_folder(options: RunOptions) -> Path | None:
     return Path(options.dest) if options.dest else None
-
-
-def new_run_id() -> str:
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
 
 
 def _failed_states(result: RunResult) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import posixpath
+import secrets
+import time
 from collections.abc import Container, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -233,3 +235,7 @@ def find_leading_options(
             break
         index += 1 if sign else 2
     return args[:index]
+
+
+def new_run_id() -> str:
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)

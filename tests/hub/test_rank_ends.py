@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.run import rank_sockets, run_list
+from ipexctl.remote.run import notifier, rank_sockets, run_list
 from ipexctl.remote.run.supervisor import Supervisor
 from ipexctl.remote.run_files import journal
 from tests.hub.test_judge import run
@@ -28,7 +28,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
     root = tmp_path / "root"
     (root / "runs/r123").mkdir(parents=True)
     asked = start_order(root=str(root), run_id="r123", run=run(), ranks=[rank_order(0)])
-    made = Supervisor(None, asked, str(tmp_path), bytearray(1))
+    made = Supervisor(None, asked, str(tmp_path), bytearray(1), notifier.RunNotices(None, None))
     made.journal = journal.create_journal(made.dir, "a")
     return made
 

@@ -45,6 +45,18 @@ def test_settings_of_run_are_defaults_of_run_alone():
     assert option_defaults(settings, "ps") == {"forks": 3}
 
 
+def test_a_command_that_runs_at_the_end_is_a_setting_of_the_user_alone(shell):
+    shell.write("ipexctl.toml", '[run]\nnotify = "touch evil"\n')
+    done = shell("run", "t.py")
+    assert (done.returncode, done.slug) == (2, "setting-not-allowed")
+    assert "run.notify" in done.errors[0].what
+    (shell.folder / "ipexctl.toml").unlink()
+    config = shell.home / ".config" / "ipexctl"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[run]\nnotify = "true"\n')
+    assert shell("config").stdout == "run.notify = 'true'\n"
+
+
 def test_the_nearest_setting_wins(shell):
     shell.write("user-hosts", "of-user\n")
     shell.write("env-hosts", "of-env\n")

@@ -111,6 +111,7 @@ def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() 
         add=lambda *line: wanted.append(line),
     )
     keeper = types.SimpleNamespace(
+        name="a",
         leader=types.SimpleNamespace(tick=lambda *_: AttemptRuns(1), orders=lambda _: {}),
         record=types.SimpleNamespace(term=4, lines=[]), said={}, orders={},
         led_term=4, ordered=0, wanted=0.0, next_order=9.0,

@@ -46,7 +46,7 @@ from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.restart import core_queue, guardian_starter, leader, voters
+from ipexctl.remote.restart import core_queue, guardian_starter, keeper_notices, leader, voters
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
@@ -126,6 +126,7 @@ class Keeper:
         self.orders = {}  # type: dict[str, KeeperOrder]  # the last ones
         self.led_term = self.ordered = 0
         self.wanted = 0.0
+        self.notices = keeper_notices.KeeperNotices(order, self.folder)  # this forks
         self.connect_voters()
 
     def make_queue(self):
@@ -309,7 +310,7 @@ class Keeper:
         line = self.leader.tick(now, reached, self.said)
         if line and now > self.wanted:
             self.wanted = now + COMMIT  # until then it may become part of the record
-            member.add(line.document(), term)
+            member.add(keeper_notices.sign_line(line, self.name).document(), term)
         orders = self.leader.orders(self.said)
         if now > self.next_order or orders != self.orders:
             self.next_order, self.orders = now + SAYS, orders
@@ -463,6 +464,7 @@ class Keeper:
                 line = line.replace(run_id=run_id_of(self.base, line.attempt))
             self.note(line.document())
             self.noted += 1
+            self.notices.take_line(line, self.record, is_leader=self.leader is not None)
             queued_runs.forget_order(self.folder, self.name)
 
     def note(self, line):

@@ -8,6 +8,7 @@ from ipexctl.remote.hub.judge import is_rank_failure
 AT_ONCE = 60.0  # seconds; a failure before that will probably repeat
 BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds to wait after 0, 1, ... such failures in a row
 STALLED = "--stall-action restart"
+STOPPED = "it was stopped"
 # no restart changes these: the last line of a traceback
 _INCURABLE = re.compile(
     r"^(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
@@ -27,9 +28,7 @@ def classify_ending(facts, seconds):
         if event == "asked" and fact.get("by") == STALLED:
             return make_ending(True, "it stood still")
         if event in ("asked", "timeout", "abandoned"):
-            return make_ending(
-                False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, "")
-            )
+            return make_ending(False, {"asked": STOPPED, "timeout": "--timeout"}.get(event, ""))
     lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
     if lost:
         return make_ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)

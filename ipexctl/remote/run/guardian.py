@@ -16,7 +16,7 @@ from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug_document, failure_document
 from ipexctl.remote.own_process import no_core_dump
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.run import control, supervisor
+from ipexctl.remote.run import control, notifier, supervisor
 from ipexctl.remote.run_files import journal, run_folders
 
 LOOK = 1.0
@@ -46,6 +46,7 @@ def guard_run(link, keep=None):
         link.write({"error": failure_document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)
     start_time = time.monotonic()
+    notices = start_notifier(order)  # before this process adopts what it forks
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
     life_sign = control.guardian_socket(order.run_id, order.host)
@@ -56,12 +57,13 @@ def guard_run(link, keep=None):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         life_sign.close()
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
-        become_supervisor(link, order, scratch, pulse)
+        become_supervisor(link, order, scratch, pulse, notices)
     killed = end_of(pid, pulse, order.lease + PATIENCE)
     survivors = rank_wrapper.kill_all(order.run_id, os.getpid()) if killed else []
     scratch_folder.remove_scratch_folder(scratch)
     if killed:
         note_end(order, killed, len(survivors), time.monotonic() - start_time)
+        notices.report_end("lost", "%s: %s" % (order.host, killed))
         try:
             link.write({"killed": killed, "survivors": len(survivors)})
         except OSError:
@@ -70,6 +72,16 @@ def guard_run(link, keep=None):
     run_folders.sweep_run_folders(root_folder.expand_root_path(order.root))
     scratch_folder.sweep_scratch_folders()
     os._exit(0)
+
+
+def start_notifier(order: StartOrder):
+    """Start the process that runs the command of --notify, on the first host of the run."""
+    link, run = None, order.run
+    if run is not None and run.notify:
+        top = root_folder.expand_root_path(order.root)
+        folder = os.path.join(top, "runs", run_folders.checked_id(order.run_id))
+        link = notifier.fork_notifier(run.notify, folder, order.run_id, order.about, order.host)
+    return notifier.RunNotices(link, run)
 
 
 def note_end(order: StartOrder, killed, survivors, seconds):
@@ -85,11 +97,11 @@ def note_end(order: StartOrder, killed, survivors, seconds):
         pass  # a full disk, or no journal yet
 
 
-def become_supervisor(link, order: StartOrder, scratch, pulse):
+def become_supervisor(link, order: StartOrder, scratch, pulse, notices):
     """Run the supervisor in this forked process, report its failure, and exit."""
     try:
         os.setsid()
-        supervisor.run_supervisor(link, order, scratch, pulse)
+        supervisor.run_supervisor(link, order, scratch, pulse, notices)
     except Failure as e:
         report_failure(link, failure_document(e))
     except BaseException:

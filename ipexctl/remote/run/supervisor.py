@@ -34,9 +34,9 @@ from ipexctl.remote.run_files import journal, run_folders
 NOTED = {"event": "noted", "record": None}
 
 
-def run_supervisor(link, order: StartOrder, scratch, pulse):
+def run_supervisor(link, order: StartOrder, scratch, pulse, notices):
     """Supervise this host's part of a run until it is over. The guardian watches `pulse`."""
-    supervisor = Supervisor(link, order, scratch, pulse)
+    supervisor = Supervisor(link, order, scratch, pulse, notices)
     try:
         supervisor.serve()
     finally:
@@ -44,8 +44,8 @@ def run_supervisor(link, order: StartOrder, scratch, pulse):
 
 
 class Supervisor:
-    def __init__(self, link, order, scratch, pulse):
-        self.pulse = pulse
+    def __init__(self, link, order, scratch, pulse, notices):
+        self.pulse, self.notices = pulse, notices
         self.run_id = run_folders.checked_id(order.run_id)
         root = root_folder.prepare_root(order.root)
         self.dir = root_folder.make_subfolder(root, "runs", self.run_id)
@@ -218,6 +218,7 @@ class Supervisor:
         decisive = any(judge.is_decisive(fact) for fact in facts)
         for number, fact in enumerate(facts, 1):
             self.add({"fact": fact}, sync=decisive and number == len(facts))
+        self.notices.take_facts(facts)
         self.emit(NOTED)
 
     def answer(self, message):

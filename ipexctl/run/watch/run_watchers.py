@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.quick_dataclass import dataclass
@@ -15,6 +16,9 @@ from ipexctl.run.outcome.interrupt_traces import InterruptTraces
 from ipexctl.run.outcome.line_filter import ALL, Choice
 from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
+
+if TYPE_CHECKING:
+    from ipexctl.run.watch.event_notifier import EventNotifier
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LEAVE_AT, LEAVE_AFTER = 3, 1.5
@@ -119,6 +123,7 @@ class Painter:
         self.hung_up = False  # whether that was because the terminal was closed
         self.why = "a closed stdout"
         self._full = False
+        self.notifier: EventNotifier | None = None
         self.on_shown: Callable[[], None] = lambda: None
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -237,6 +242,8 @@ class Painter:
 
     def close(self) -> None:
         """Wait until everything is painted. Raises an error of the view, except OSError."""
+        if self.notifier:
+            self.notifier.close()
         self._todo.put(None)
         while self._thread.is_alive():
             self._thread.join(0.2)  # a short wait, so that Ctrl-C is noticed

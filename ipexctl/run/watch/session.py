@@ -116,7 +116,12 @@ class Session:
         finally:
             self.wires.closed = True
             self.interrupts.armed = False
-        return self.left or self._compose_result()
+        if self.left:
+            return self.left
+        result = self._compose_result()
+        if (notifier := self.painter.notifier) and not self.run.options.kept:
+            notifier.report_end(result, self.run.run_id, self.hub, is_hub=True)
+        return result
 
     def _check_leaving(self) -> bool:
         """Return whether to leave the run: on request, or because its hub cannot be reached."""
@@ -345,6 +350,7 @@ class Session:
                 self.wires.give_up(host)
             case run_events.Stalled():
                 self.output.stall.begin_stall(event, self.now)
+                self._report_stall(event)
             case run_events.Moving():
                 self.output.stall.end_stall()
             case run_events.TimedOut(seconds):
@@ -360,6 +366,13 @@ class Session:
                 self.painter.note(describe_checkpoint(event))
             case run_events.Over():
                 self.over = self.ends.complete = True
+
+    def _report_stall(self, stalled: run_events.Stalled) -> None:
+        """Report a stall, but not the one that is found when the run is being ended."""
+        if (notifier := self.painter.notifier) and not self.ends.facts:
+            cause = f"no progress for {stalled.seconds:.0f} s"
+            event = f"stalled-{stalled.number}", "stalled", cause
+            notifier.report_event(self.run.run_id, self.hub, event)
 
     def _handle_run_done(self, link: HostLink, last: event_reader.RunDone) -> None:
         """Record the last message of a host; that of the hub ends the run."""

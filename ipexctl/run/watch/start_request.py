@@ -95,6 +95,7 @@ class Orders:
             ports=[ports[0], port_plan.reserved_ports(ports)[0] - 1] if ports else None,
             shown=self.describe_plan(),
             inputs=dict(self.inputs.of_all),
+            has_keepers=self.options.kept,
             **_copy_same_options(HubOrder, self.options, "ports"),
         )
 

@@ -1,0 +1,43 @@
+"""What keepers report to the process that runs the command of `run --notify`: the one that leads
+reports what it put into the record."""
+
+from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded, RecordLine, RunEnded
+from ipexctl.common.restart_plan import VoterPlan
+from ipexctl.common.run_orders import StartOrder
+from ipexctl.remote.restart import restart_policy
+from ipexctl.remote.run import notifier
+
+
+class KeeperNotices:
+    def __init__(self, order: StartOrder, folder):
+        """Start the process. Called before there are threads."""
+        self.name = order.host
+        plan = order.restart_plan
+        command = VoterPlan.read(plan).common.of_all.notify if "common" in plan else ""  # a voter
+        run_id = plan["run_id"]
+        self.link = notifier.fork_notifier(command, folder, run_id, order.about, order.host)
+
+    def take_line(self, line: RecordLine, record, is_leader):
+        """Report a new line of the record, if this host leads and put it there."""
+        notice = describe_line(line, record.endings)
+        if notice and is_leader and getattr(line, "by", "") == self.name:
+            notifier.send_notice(self.link, *notice)
+
+
+def sign_line(line: RecordLine, name):
+    """Return the line with the name of the host that leads, if events are claimed there."""
+    is_signed = isinstance(line, (AttemptBegins, RunEnded))
+    return line.replace(by=name) if is_signed else line
+
+
+def describe_line(line: RecordLine, endings: "list[AttemptEnded]"):
+    """Return the key, the state and the cause that --notify reports; None for other lines."""
+    if isinstance(line, AttemptBegins) and line.attempt > 1:
+        return "attempt-%d" % line.attempt, "restarting", line.why
+    if not isinstance(line, RunEnded):
+        return None
+    if line.well:
+        return "end", "done", ""
+    if line.by_user or line.end == restart_policy.STOPPED:
+        return "end", "stopped", line.end
+    return "end", "lost" if endings and endings[-1].lost else "failed", line.end

@@ -1,0 +1,125 @@
+"""The process on a host that runs the command of `run --notify`, after the run if need be.
+
+It receives events as packets: {key, state, cause}. A command that watches the run may claim an
+event; only who creates the file of the claim runs its command, so it runs once.
+"""
+
+import json
+import os
+import socket
+import time
+
+from ipexctl.common import notify_command, run_events
+from ipexctl.remote.hub import judge
+from ipexctl.remote.own_process import close_files
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run_files import journal, run_folders
+
+NAME = "ipexctl-notify"  # as `ps -o comm` shows it
+CLAIM = 10.0  # seconds in which a command that watches the run may claim the event
+LIMIT = 1 << 16  # bytes of a packet
+
+
+def fork_notifier(command, folder, run_id, about, host):
+    """Fork the process; return the socket to it, None if there is no command. Called before there
+    are threads. Its parent is init: what ends the run does not end it."""
+    if not command:
+        return None
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        theirs.close()
+        return ours
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            rank_wrapper.set_name(NAME)
+            close_files(theirs.fileno())
+            serve_notices(theirs, command, folder, run_id, str(about.get("name") or ""), host)
+    finally:
+        os._exit(0)
+
+
+def serve_notices(link, command, folder, run_id, name, host):
+    """Run the command for each event that is not claimed, until the other ends are closed. Then
+    nothing else writes to the journal, and failures are noted there."""
+    failures = []
+    for packet in iter(lambda: link.recv(LIMIT), b""):
+        notice = json.loads(packet.decode("ascii"))
+        time.sleep(CLAIM)
+        try:
+            is_ours = claim_event(folder, notice["key"])
+        except OSError:
+            continue  # the run's folder was removed, or the disk is full
+        if is_ours:
+            values = notify_command.describe_event(run_id, name, notice["state"], notice["cause"])
+            failures.append(notify_command.run_notify_command(command, values))
+    for failure in filter(None, failures):
+        fact = run_events.Noted(failure).document()
+        journal.append_record(journal.path_of(folder, host), {"fact": fact})
+
+
+def send_notice(link, key, state, cause=""):
+    """Tell the process of an event; the run never waits for it."""
+    if link is not None:
+        notice = {"key": key, "state": state, "cause": cause[:1000]}
+        try:
+            link.send(json.dumps(notice).encode("ascii"), socket.MSG_DONTWAIT)
+        except OSError:
+            pass  # it was killed
+
+
+class RunNotices:
+    """What the supervisor of the first host tells that process, from the facts of the run."""
+
+    def __init__(self, link, run):
+        self.link, self.first = link, None  # the fact that ended the run
+        self.reports_end = run is not None and not run.has_keepers
+
+    def take_facts(self, facts):
+        for fact in facts:
+            event = fact.get("event")
+            if event == "stalled" and self.first is None:
+                cause = "no progress for %.0f s" % fact["seconds"]
+                send_notice(self.link, "stalled-%d" % fact["number"], "stalled", cause)
+            elif event == "over":
+                self.report_end(*describe_end(self.first, fact.get("well")))
+            elif self.first is None and judge.is_decisive(fact):
+                self.first = fact
+
+    def report_end(self, state, cause):
+        if self.reports_end:
+            send_notice(self.link, "end", state, cause)
+
+
+def describe_end(fact, succeeded=False):
+    """Return how a run ended: its state and the cause. `fact`: the one that ended it, or None."""
+    if fact is None:
+        return ("done", "") if succeeded else ("failed", "")
+    event, host = fact.get("event"), fact.get("host")
+    if event == "lost":
+        return "lost", "%s: %s" % (host, fact.get("why"))
+    if event in ("asked", "abandoned"):
+        return "stopped", str(fact.get("by") or fact.get("why"))
+    if event != "rank" or "refused" in fact:
+        return "failed", str(fact.get("what") or fact.get("who") or fact.get("refused") or event)
+    end, lines = fact["ended"], str(fact.get("tail", "")).split("\n")
+    code = "signal %s" % end["signal"] if end.get("signal") else "exit code %s" % end["code"]
+    last_line = next((line for line in reversed(lines) if line.strip()), "")
+    return "failed", "rank %s on %s: %s; %s" % (fact["rank"], host, code, last_line.strip()[:300])
+
+
+def claim_event(folder, key):
+    """Return whether the caller is the first to claim the event."""
+    path = os.path.join(folder, "notified-%s" % os.path.basename(key))
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def op_claim(call, root, run_id, key):
+    """{root, run_id, key} -> {claimed}"""
+    return {"claimed": claim_event(run_folders.folder_of(root, run_id), str(key))}

@@ -1,0 +1,136 @@
+"""--notify: the command runs once for each event, and nothing but it knows its text."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.base.retry_command import compose_retry_command
+from ipexctl.base.typed_command import Typed
+from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded, AttemptRuns, RunEnded
+from ipexctl.common.notify_command import describe_event, run_notify_command
+from ipexctl.remote.restart.keeper_notices import describe_line
+from ipexctl.remote.run import notifier
+from ipexctl.remote.run_files import journal
+from tests.inventory.conftest import ROOT
+
+VALUES = describe_event("20261129-101010-abcdef", "bert", "failed", "a\x1b[31mb\n\0'; rm -rf x")
+
+
+def test_what_is_known_comes_in_variables_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = f'env | grep ^IPEXCTL_ | sort > {out}; tr "\\0" " " < /proc/$$/cmdline >> {out}'
+    assert run_notify_command(command, VALUES) == ""
+    *lines, argv = out.read_text().splitlines()
+    assert lines == [
+        "IPEXCTL_CAUSE=a [31mb  '; rm -rf x",
+        "IPEXCTL_NAME=bert",
+        "IPEXCTL_REPORT=ipexctl report 20261129-101010-abcdef",
+        "IPEXCTL_RUN=20261129-101010-abcdef",
+        "IPEXCTL_STATE=failed",
+    ]
+    assert "grep" not in argv
+
+
+def test_one_that_fails_or_hangs_is_told_of_without_its_text(tmp_path: Path) -> None:
+    failed = run_notify_command("echo secret; exit 7", VALUES)
+    began, late = time.monotonic(), tmp_path / "late"
+    hung = run_notify_command(f"sleep 3 && touch {late} & sleep 60", VALUES, 0.3)
+    assert (failed, hung) == (
+        "--notify (failed): exit code 7",
+        "--notify (failed): it did not end within 0 s",
+    )
+    assert time.monotonic() - began < 2
+    time.sleep(3.1)
+    assert not late.exists(), "what it started has ended with it"
+
+
+SENDER = """
+import os, sys
+from ipexctl.remote.run import notifier
+notifier.CLAIM = 0.2
+command = 'echo "$IPEXCTL_STATE $IPEXCTL_NAME" >> "$FOLDER/told"; exit 3'
+link = notifier.fork_notifier(command, sys.argv[1], "r1", {"name": "bert"}, "a")
+for key in sys.argv[2:]:
+    notifier.send_notice(link, key, key)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_the_process_outlives_the_run_and_runs_what_is_not_claimed(tmp_path: Path) -> None:
+    record = journal.create_journal(str(tmp_path), "a")
+    record.add({"over": "ended"}, sync=True)
+    assert notifier.claim_event(str(tmp_path), "claimed")
+    env = {"PYTHONPATH": str(ROOT), "FOLDER": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    keys = ("one", "claimed", "one", "two")
+    sender = subprocess.run([sys.executable, "-c", SENDER, str(tmp_path), *keys], env=env)
+    assert sender.returncode == -9
+    deadline, path = time.monotonic() + 20, journal.path_of(str(tmp_path), "a")
+
+    def noted() -> list[str]:
+        records = [found for found, _ in journal.JournalReader(path).new()]
+        return [found["fact"]["text"] for found in records if "fact" in found]
+
+    while len(noted()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert (tmp_path / "told").read_text() == "one bert\ntwo bert\n"
+    assert noted() == ["--notify (one): exit code 3", "--notify (two): exit code 3"]
+
+
+RANK = {"event": "rank", "rank": 1, "host": "b"}
+OVER = {"event": "over", "why": "ended"}
+ASKED = {"event": "asked", "by": "ann", "seconds": 3}
+STALL = {"event": "stalled", "seconds": 45.2, "number": 2}
+LOST = {"event": "lost", "host": "b", "why": "no message"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ([{**OVER, "well": True}], [("end", "done", "")]),
+        ([STALL, OVER], [("stalled-2", "stalled", "no progress for 45 s"), ("end", "failed", "")]),
+        ([ASKED, STALL, OVER], [("end", "stopped", "ann")]),
+        ([LOST, {**RANK, "ended": {"code": 1}}, OVER], [("end", "lost", "b: no message")]),
+        (
+            [{**RANK, "ended": {"code": 1}, "tail": "x\nE: y\n"}, OVER],
+            [("end", "failed", "rank 1 on b: exit code 1; E: y")],
+        ),
+        ([{"event": "timeout", "seconds": 3}, OVER], [("end", "failed", "timeout")]),
+    ],
+)
+def test_what_the_hub_tells(facts: list[dict[str, Any]], told: list[Any], monkeypatch: Any) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(notifier, "send_notice", lambda link, *notice: sent.append(notice))
+    run = type("Run", (), {"has_keepers": False})
+    notifier.RunNotices(None, run).take_facts(facts)
+    assert sent == told
+    sent.clear()
+    run.has_keepers = True  # type: ignore[attr-defined]
+    notifier.RunNotices(None, run).take_facts(facts)
+    assert sent == [notice for notice in told if notice[0] != "end"], "the leading keeper tells it"
+
+
+def test_what_the_leading_keeper_tells() -> None:
+    lost = AttemptEnded(1, True, True, "b: lost", "", ["b"], 3.0, "")
+    failed = AttemptEnded(1, True, False, "x", "", [], 3.0, "")
+    assert describe_line(AttemptBegins(1, ["a"]), []) is None
+    assert describe_line(AttemptRuns(2), [lost]) is None
+    second = AttemptBegins(2, ["a"], why="b: lost")
+    assert describe_line(second, [lost]) == ("attempt-2", "restarting", "b: lost")
+    assert describe_line(RunEnded("done", True), []) == ("end", "done", "")
+    assert describe_line(RunEnded("x", False), [lost]) == ("end", "lost", "x")
+    assert describe_line(RunEnded("x", False), [failed]) == ("end", "failed", "x")
+    for end in (RunEnded("it was stopped", False), RunEnded("by ann", False, by_user=True)):
+        assert describe_line(end, [failed]) == ("end", "stopped", end.end)
+
+
+def test_its_text_is_not_in_the_command_to_type_again() -> None:
+    for words in (("--notify", "curl X"), ("--notify=curl X",)):
+        typed = Typed(("run", *words, "-n", "3"), ("t.py",))
+        again = compose_retry_command(typed, (), None)
+        assert "curl" not in again and "COMMAND" in again
