@@ -77,27 +77,34 @@ def init(
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="Write your own settings instead: hosts for all projects."),
+    ] = False,
 ) -> None:
     """Write a hostfile and ipexctl.toml in this folder.
 
     Examples:
       ipexctl init node1 node2
       ipexctl init --yes -F lab/ssh_config     # all hosts in this file
+      ipexctl init --user node1 node2          # for all your projects
     """
     from ipexctl.hosts.hosts_text import ask_overwrite, show_started
     from ipexctl.hosts.init import InitOptions
     from ipexctl.hosts.init import init as verb
     from ipexctl.local.accepted_settings import accept_proposal, find_proposal
     from ipexctl.local.settings import load_settings
+    from ipexctl.local.user_dirs import config_dir
     from ipexctl.machines.target import Target
 
     interactive = sys.stdin.isatty()
+    folder = config_dir() if user else Path()
     report = verb(
         Target(None, tuple(names or ()), ssh_config, forks, note=print_note),
-        InitOptions(probe=probe, yes=yes, force=force),
+        InitOptions(folder, probe=probe, yes=yes, force=force, user=user),
         (lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr)) if interactive else None,
     )
-    if report.written and (proposed := find_proposal(load_settings())):
+    if not user and report.written and (proposed := find_proposal(load_settings())):
         accept_proposal(proposed)
     show_started(report)
     raise typer.Exit(report.exit_code)

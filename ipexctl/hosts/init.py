@@ -1,6 +1,7 @@
 """init: choose hosts, check that they answer, and write a hostfile and ipexctl.toml.
 
-An existing hostfile is used unchanged: then only ipexctl.toml is written.
+An existing hostfile is used unchanged: then only ipexctl.toml is written. With --user, the files
+are in the folder of the user's own settings, whose other lines stay.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import hostfile_reader
 from ipexctl.local.nearest_file import PROJECT_FILE, short_path
 from ipexctl.local.ownership import chmod_command, untrusted_reason
-from ipexctl.local.settings import of_project
-from ipexctl.local.settings_file import Setting
+from ipexctl.local.settings import USER_FILE, of_project
+from ipexctl.local.settings_file import Setting, parse_settings
+from ipexctl.local.user_dirs import make_private
 from ipexctl.machines.target import Target, read_inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.schema.schema_files import schema_line
@@ -53,6 +55,11 @@ class InitOptions:
     probe: bool = True
     yes: bool = False
     force: bool = False
+    user: bool = False  # write the user's settings in `folder`
+
+    @property
+    def settings(self) -> Path:
+        return self.folder / (USER_FILE if self.user else PROJECT_FILE)
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,9 @@ def init(target: Target, options: InitOptions, overwrite: Overwrite | None) -> I
 
     Hosts that don't answer are left out, or written as comments; none at all writes nothing.
     A host whose key is not accepted yet counts as one that answers."""
-    adopted = "" if target.hosts or options.force else _hostfile_here(options.folder)
-    if setting := None if target.hosts or options.force else _named_already(adopted, target):
+    chosen = target.hosts or options.force or options.user
+    adopted = "" if chosen else _hostfile_here(options.folder)
+    if setting := None if chosen else _named_already(adopted, target):
         hosts = read_inventory(replace(target, hostfile=Path(short_path(setting.value))))
         return InitReport((), hosts, adopted=short_path(setting.value), settings=setting.origin)
     hosts = (
@@ -86,11 +94,11 @@ def init(target: Target, options: InitOptions, overwrite: Overwrite | None) -> I
         else _choose_hosts(target, options)
     )
     name = adopted or HOSTFILE
-    files = {PROJECT_FILE: ""} if adopted else {name: "", PROJECT_FILE: ""}
-    ssh = target.ssh_config
+    ssh, own = target.ssh_config, _read_own_settings(options)
     settings = [f"hostfile = {json.dumps(name, ensure_ascii=False)}"]
     settings += [f"ssh_config = {_toml_path(ssh)}"] if ssh else []
-    paths = [options.folder / file for file in files]
+    files = {} if adopted else {options.folder / name: ""}
+    paths = [*files, *([] if options.user else [options.settings])]
     _may_write(paths, options, overwrite, "\n".join(settings) if adopted else "")
     down = _probe_hosts(hosts, target) if options.probe else ()
     untrusted = tuple(host_down for host_down in down if host_down.slug == HostKeyUnknown.slug)
@@ -100,12 +108,34 @@ def init(target: Target, options: InitOptions, overwrite: Overwrite | None) -> I
     if not answering:
         return InitReport((), hosts, down)
     if not adopted:
-        files[name] = _hosts_text(replace(hosts, hosts=answering), down)
-    files[PROJECT_FILE] = _TOML.format(schema=schema_line("settings"), settings="\n".join(settings))
-    for file, text in files.items():
-        write_atomic(options.folder / file, text, mode=None)
-    written = tuple(options.folder / file for file in files)
-    return InitReport(written, hosts, down, untrusted, adopted)
+        files[options.folder / name] = _hosts_text(replace(hosts, hosts=answering), down)
+    files[options.settings] = (
+        "\n".join([*settings, *own.splitlines(), ""])
+        if options.user
+        else _TOML.format(schema=schema_line("settings"), settings="\n".join(settings))
+    )
+    make_private(options.folder)
+    for file, text in files.items():  # the user's settings may hold a secret: notify
+        write_atomic(file, text, mode=0o600 if options.user else None)
+    return InitReport(tuple(files), hosts, down, untrusted, adopted)
+
+
+def _read_own_settings(options: InitOptions) -> str:
+    """Return the user's settings, without the lines that are replaced. Raises InputError."""
+    path = options.settings
+    if not (options.user and path.exists()):
+        return ""
+    text = path.read_text(encoding="utf-8")
+    named = parse_settings(text, short_path(path))
+    lines, replaced = text.splitlines(), {"hostfile", "ssh_config"} & named.keys()
+    if "hostfile" in named and not options.force:
+        raise InputError(
+            f"{short_path(path)} names a hostfile already: {named['hostfile'].value}",
+            hint="--force   # replaces that line",
+            slug="file-exists",
+        )
+    numbers = {int(named[key].origin.rpartition(":")[2]) for key in replaced}
+    return "\n".join(line for number, line in enumerate(lines, 1) if number not in numbers)
 
 
 def _hostfile_here(folder: Path) -> str:

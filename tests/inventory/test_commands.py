@@ -283,6 +283,28 @@ def test_init_probes_the_hosts_of_the_hostfile_and_leaves_it_alone(shell):
     assert (shell.folder / "hosts").read_text().endswith("b address=127.0.0.1 port=1\n")
 
 
+def test_init_user_names_hosts_for_every_folder_and_keeps_other_settings(shell):
+    config = shell.home / ".config" / "ipexctl"
+    done = shell("init", "--user", "--no-probe", "node[1-2]")
+    assert (done.returncode, done.stderr, list(shell.folder.iterdir())) == (0, "", [])
+    assert (config / "hostfile").read_text() == "node1\nnode2\n"
+    listed = shell("hosts", "--list")
+    assert listed.stdout == "node1\nnode2\n"
+    assert f"note: hosts from {config}/hostfile ({config}/config.toml:1)" in listed.stderr
+    own = 'hostfile = "hostfile"\nforks = 3\n[run]\nnotify = "true"\n'
+    (config / "config.toml").write_text(own)
+    again = shell("init", "--user", "--no-probe", "node9")
+    assert (again.returncode, again.slug) == (2, "file-exists")
+    assert (config / "hostfile").read_text() == "node1\nnode2\n"
+    assert shell("init", "--user", "--no-probe", "--force", "node9").returncode == 0
+    assert (config / "config.toml").read_text() == own
+    assert (config / "config.toml").stat().st_mode & 0o777 == 0o600
+    assert shell("hosts", "--list").stdout == "node9\n"
+    shell.write("hosts", "of-project\n")
+    assert shell("init", "--no-probe").returncode == 0
+    assert shell("hosts", "--list").stdout == "of-project\n"
+
+
 def test_doctor_of_this_machine_does_not_pass_for_the_hosts_that_are_here(shell):
     shell.write("hosts", "node1\n")
     done = shell("doctor")
