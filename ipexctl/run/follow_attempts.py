@@ -39,6 +39,7 @@ from ipexctl.run.jobs.ps import (
     gather_runs,
     make_verdict_reader,
     map_reporting_hosts,
+    settle_queued_runs,
 )
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.listed_runs import ListedRun
@@ -120,6 +121,7 @@ def attach_and_follow(
     """Attach to a run and follow further attempts, too."""
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text, newest=NEWEST)
+        settle_queued_runs(fleet, [run])
         painter = Painter(view, target.note)
         notify = None if run.over else load_settings().get("run.notify")
         command = notify.value if notify else ""

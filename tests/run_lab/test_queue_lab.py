@@ -96,3 +96,23 @@ def test_secrets_of_a_queued_run_are_not_on_a_disk(full_rung, runner, tmp_path, 
     for run_id in (with_secret, plain, run.run_id):
         cluster.call("stop", run_id)
     assert found_on(runner.lab, host, SECRET[::-1]) == []
+
+
+def test_a_run_that_was_stopped_stays_stopped_on_a_host_that_was_away(full_rung, runner, tmp_path):
+    cluster = Cluster(runner, tmp_path / "two")
+    run = runner.start("-n", "1", "-l", "node01", str(runner.script(SLEEP)))
+    up(run, 1)
+    queued = cluster.queue("-n", "3")
+    assert cluster.comes_to(queued, "queued", "on its cores")
+    runner.lab.fault("node03", "kill")
+    assert f"{queued} is stopped" in second(runner, cluster.home, "stop", queued).stdout
+    runner.lab.heal("node03")
+    there = json.loads(cluster.call("ps", "-l", "node03", "--json"))["runs"]
+    assert [(row["run_id"], row["state"], row["waits"]) for row in there] == [
+        (queued, "queued", None)
+    ]  # it is not woken: node01 may know more
+    assert cluster.row(queued)["state"] == "stopped"
+    assert cluster.call("ps", "-l", "node03", "--json") and not [
+        row for row in json.loads(cluster.call("ps", "--json"))["runs"] if row["run_id"] == queued
+    ]
+    cluster.call("stop", run.run_id)

@@ -14,7 +14,11 @@ from ipexctl.facts.facts import Facts
     severity=Severity.WARN,
     seen="an ipexctl run, by this or another account, on CPUs that this account may use",
     why="Ranks of two runs take turns on a core, and each run waits for its slowest rank.",
-    fix=do("see it: ", ipexctl_command("ps"), "   and wait until it ends, or use other hosts"),
+    fix=do(
+        "see it: ",
+        ipexctl_command("ps"),
+        "   and wait until it ends (run --queue does), or use other hosts",
+    ),
 )
 def other_runs(facts: Facts) -> list[Evidence]:
     runs = [run for run in facts.condition.load.runs if run.uses_any_of(of.usable_cpus(facts))]

@@ -1,6 +1,9 @@
 """Keepers of runs with --restarts on this host, and what they wrote: for `run` and `stop`."""
 
+import os
+
 from ipexctl.common import frames
+from ipexctl.common.attempt_record import RunEnded
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
@@ -23,10 +26,21 @@ def op_spare(call, **order):
 
 
 def op_wake(call, root, known_as, run_id):
-    """Start the keeper of a queued run again: this host was rebooted meanwhile."""
+    """Start the keeper of a queued run again, which ended or was killed with its host."""
     order = queued_runs.read_order(run_folders.folder_of(root, run_id), known_as)
     if order is not None:
         op_spare(call, **order)
+    return {}
+
+
+def op_forget(call, root, known_as, run_id, by):
+    """End a queued run on this host, where it has no keeper. `by`: the user who stops it, "" if it
+    is over on its other hosts."""
+    folder = run_folders.folder_of(root, run_id)
+    why = "stopped by %s" % by if by else "it is over on its other hosts"
+    end = RunEnded(why, False, by_user=bool(by), cut_off=not by)
+    journal.write_lines(keeper.attempts_of(folder, known_as), os.O_APPEND, [end.document()])
+    queued_runs.forget_order(folder, known_as)
     return {}
 
 

@@ -63,7 +63,7 @@ def op_list(call, root, known_as, only, newest, sizes):
             last=last_line(folder, records),
         )
         row["unreadable"] = not records and not queued
-        row.update(queued)
+        row.update({} if records else queued)
         keeper = control.keeper_of(name)
         row["kept"] = control.is_alive(first_run, keeper)
         reply = control.ask_supervisor(first_run, keeper, {}) if row["kept"] and not alive else None
@@ -86,15 +86,16 @@ def op_list(call, root, known_as, only, newest, sizes):
 
 
 def find_queued_run(folder, name):
-    """Return {queued: whether it waits for its first attempt, asleep: whether it has no keeper,
-    about, began, format} of a run with --queue, {} of any other one and of one that has begun."""
+    """Return {waited: True, queued: whether it waits for its first attempt, asleep: whether it has
+    no keeper then, about, began, format} of a run with --queue, {} of any other one."""
     lines = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
-    if not lines or "queued" not in lines[0] or any("attempt" in line for line in lines):
+    if not lines or "queued" not in lines[0]:
         return {}
     kept = os.path.exists(queued_runs.order_path(folder, name))
     alive = control.is_alive(os.path.basename(folder), control.keeper_of(name))
     return {
-        "queued": kept or alive,
+        "waited": True,
+        "queued": kept or (alive and not any("attempt" in line for line in lines)),
         "asleep": kept and not alive,
         "about": lines[0].get("about"),
         "began": lines[0]["queued"],

@@ -104,7 +104,7 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     """List runs. `every`: include runs that have ended, and all sizes."""
     with Fleet(target, root) as fleet:
         gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
-        if wake_queued_runs(fleet, gathered):
+        if settle_queued_runs(fleet, gathered):
             gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in gathered if every or not run.over)
         for note in filter(None, map(run_format.describe_version, runs)):
@@ -115,24 +115,30 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
         return Runs(runs, fleet.recaps(), len(fleet.alive), other_users)
 
 
-def wake_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
-    """Start the keepers of queued runs on rebooted hosts; return whether there are any."""
-    by_name = {host.name: host for host in fleet.alive}
-    asleep = [
-        (by_name[report.target], report)
-        for run in runs if run.state is ListedState.QUEUED
-        for report in run.seen if report.asleep and report.target in by_name
-    ]  # fmt: skip
-    for host, report in asleep:
-        request = {
-            "root": fleet.root_of(host), "known_as": report.host, "run_id": report.run
-        }  # fmt: skip
-        record = Ahead("restart.attempts.record", request, fork="restart.attempts.begin")
-        with suppress(IpexctlError):
-            fleet.reconnect(host, ahead=[record]).wait(AHEAD)
-            fleet.agents[host].call("restart.attempts.wake", request)
-            fleet.target.note(f"{report.run} waits again on {host.name}, which was rebooted")
-    return bool(asleep)
+def settle_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
+    """Start keepers of queued runs again where they have ended; return whether there are any. All
+    hosts of a run have to say that it waits: one that is not asked may know that it was stopped."""
+    by_name, found = {host.name: host for host in fleet.alive}, False
+    for run in runs:
+        waits = run.queued and {report.host for report in run.seen} >= set(run.about.hosts)
+        for report in run.seen if waits or run.over else ():
+            if report.asleep and report.target in by_name:
+                found = True
+                with suppress(IpexctlError):
+                    _settle_queued_run(fleet, by_name[report.target], report, wakes=waits)
+    return found
+
+
+def _settle_queued_run(fleet: Fleet, host: Host, report: RunOnHost, *, wakes: bool) -> None:
+    if not wakes:
+        op = "restart.attempts.forget"
+        fleet.call(host, op, known_as=report.host, run_id=report.run, by="")
+        return
+    request = {"root": fleet.root_of(host), "known_as": report.host, "run_id": report.run}
+    record = Ahead("restart.attempts.record", request, fork="restart.attempts.begin")
+    fleet.reconnect(host, ahead=[record]).wait(AHEAD)
+    fleet.agents[host].call("restart.attempts.wake", request)
+    fleet.target.note(f"{report.run} waits again on {host.name}, where its keeper had ended")
 
 
 def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
@@ -159,10 +165,16 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
             op = "run.run_list.stop"
             fleet.call(host, op, known_as=names[host], run_id=run.id, by=user, seconds=seconds)
 
+        def forget(host: Host) -> None:
+            op = "restart.attempts.forget"
+            fleet.call(host, op, known_as=names[host], run_id=run.id, by=f"{user} (ipexctl stop)")
+
         was = run.state
         names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
         keepers = {report.host for report in run.seen if report.kept}
-        if keepers:
+        asleep = {report.host for report in run.seen if report.asleep}
+        if keepers or asleep:
+            fleet.map_hosts(forget, [host for host, name in names.items() if name in asleep])
             fleet.map_hosts(no_more, [host for host, name in names.items() if name in keepers])
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
             names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
@@ -219,6 +231,7 @@ def wait_for_run(
 ) -> Waited:
     with Fleet(target, root) as fleet:
         run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
+        settle_queued_runs(fleet, [run])
         return Waited(wait_until_over(fleet, run, seconds), fleet.recaps(), len(fleet.alive))
 
 

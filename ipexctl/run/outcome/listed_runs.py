@@ -115,7 +115,8 @@ class RunOnHost:
     cut_off: bool = False  # whether it may continue on hosts that this one could not reach
     waits: str = ""  # what its keeper waits for before the next attempt
     leads: bool = False  # whether that keeper leads
-    queued: bool = False  # its first attempt has not begun (--queue)
+    waited: bool = False  # it was queued (--queue)
+    queued: bool = False  # its first attempt has not begun
     asleep: bool = False  # the same, and no keeper waits: the host was rebooted
 
 
@@ -302,7 +303,7 @@ def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
 
 def _was_there(report: RunOnHost) -> bool:
     recorded = report.begun or report.started > 0 or report.result is not None
-    recorded = recorded or report.queued or bool(report.stopped)
+    recorded = recorded or report.waited
     return recorded or report.alive or report.unreadable or report.format not in (None, FORMAT)
 
 
