@@ -13,6 +13,7 @@ from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.attempt_record import RecordLine
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
@@ -32,6 +33,7 @@ from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
 from ipexctl.report.report_page import Assets, join_scripts, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
+from ipexctl.run.follow_attempts import filter_attempts, read_record
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
 from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, map_reporting_hosts
 from ipexctl.run.outcome.listed_runs import ListedRun
@@ -76,6 +78,7 @@ def report(
         attempts = [read_attempt(fleet, item) for item in sorted(runs, key=lambda r: r.attempt)]
         compared = read_attempt(fleet, other_run) if other_run else None
         checkpoints = fetch_checkpoints.gather_checkpoints(fleet, run)
+        began_from = read_attempt_starts(fleet, run) if len(attempts) > 1 else ()
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
     shown = [*attempts, compared] if compared else attempts
@@ -96,6 +99,7 @@ def report(
         other=_with_output([compared], printed)[0] if compared else None,
         comparison=comparison,
         mask=_secret_mask(shown),
+        began_from=began_from,
     )
     document = report_document(material)
     html = render_report_page(document, read_assets())
@@ -145,6 +149,19 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     records = sorted(fleet.map_hosts(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
     return Attempt(run, tuple(records), result=_kept_here(run.id))
+
+
+def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str], ...]:
+    """Return the checkpoint from which each attempt began, by the longest record of the hosts."""
+    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
+
+    def ask(host: Host) -> tuple[RecordLine, ...]:
+        op = "restart.attempts.record"
+        return read_record(fleet.call(host, op, known_as=names[host], run_id=run.first_id)["story"])
+
+    records = sorted(fleet.map_hosts(ask, list(names)).values(), key=len)
+    lines = filter_attempts(records[-1] if records else ())
+    return tuple((line.attempt, line.checkpoint) for line in lines)
 
 
 def _with_output(

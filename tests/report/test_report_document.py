@@ -84,7 +84,7 @@ def test_a_restarted_run_has_both_attempts_on_one_axis():
         "loss, attempt 2",
     ]
     assert found["usage"][0]["x"][-1] > 100
-    assert "Attempt 1" in dict(found["facts"])
+    assert [row[0] for row in found["attempts"]] == ["1", "2"]
     lane = found["timeline"]["lanes"][0]["spans"]
     assert [kind for kind, _, _ in lane].count("training") == 2
     assert next(span for span in lane if span[0] == "restart")[1:] == [60.0, 70.0]

@@ -10,6 +10,7 @@ from ipexctl.report import sections
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.sections import (
     SECTIONS,
+    attempts,
     cards,
     differences,
     environment,
@@ -18,6 +19,8 @@ from ipexctl.report.sections import (
     variables,
     waiting,
 )
+from ipexctl.report.sections.result import describe_exception
+from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made, material
 
@@ -111,3 +114,41 @@ def test_the_environment_begins_with_who_started_the_run_and_where():
         ["Folder", "/home/ann/bert"],
     ]
     assert [*found["environment"]] == [("PyTorch", "2.13.0")]
+
+
+def test_an_attempt_repeats_the_steps_after_its_checkpoint():
+    first = attempt(made(ListedState.FAILED), steps=37)
+    second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
+    lines = tuple(line for line in attempt(second, steps=60).printed if (line.step or 0) >= 35)
+    saved = ListedCheckpoint("out/step-30.pt", "", 100, 5.0, 30)
+    partial = ListedCheckpoint("out/step-40.pt", "not copied", 100, 5.0, 40)
+    of = material(
+        first,
+        replace(attempt(second), printed=lines),
+        checkpoints=(partial, saved),
+        began_from=((1, ""), (2, "out/step-30.pt")),
+    )
+    one, two = attempts.section_document(of)["attempts"]
+    assert one[2:5] == ["the beginning", "1 to 37", ""]
+    assert one[6] == "rank 1 on node02 exited with code 1"
+    assert two[2:5] == ["out/step-30.pt", "31 to 60", "7 steps"]
+    made_cards = cards.section_document(of)["cards"]
+    shown = {card["label"]: (card["value"], card["note"]) for card in made_cards}
+    assert shown["Last checkpoint"][0] == "step 30"
+    # 2 attempts with 2 ranks of 3 CPUs, from the first sample to the last
+    assert shown["CPU time"] == ("11 min", "used by the ranks; 10 s between attempts")
+    assert attempts.section_document(of_hosts(2)) == {"attempts": []}
+
+
+def test_an_exception_is_placed_at_the_last_line_of_the_users_own_code():
+    text = """Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    import helper
+  File "/home/ann/helper.py", line 7, in <module>
+    import torch
+  File "/x/lib/python3.11/site-packages/torch/__init__.py", line 9, in <module>
+    import gone
+ModuleNotFoundError: No module named 'gone'"""
+    expected = "import failed at helper.py:7: ModuleNotFoundError: No module named 'gone'"
+    assert describe_exception(text.splitlines()) == expected
+    assert describe_exception(["killed"]) == ""

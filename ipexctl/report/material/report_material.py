@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import calendar
 import shlex
+import time
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -87,6 +90,16 @@ class Attempt:
         since, until = self.training or (0.0, self.run.seconds)
         return [host_pace(record, since, until) for record in self.records]
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time of the ranks, by the samples of their hosts."""
+        spans = (
+            (later.at - sample.at, later.ranks)
+            for record in self.records
+            for sample, later in pairwise(record.samples)
+        )
+        return sum(seconds * rank.cpus for seconds, ranks in spans for rank in ranks)
+
     @cached_property
     def slow(self) -> SlowSteps | None:
         if self.plan is None or not any(pace.ranks for pace in self.paces):
@@ -128,6 +141,7 @@ class Material:
     other: Attempt | None = None  # --compare
     comparison: RunComparison | None = None  # with the other run
     mask: SecretMask = SecretMask()
+    began_from: tuple[tuple[int, str], ...] = ()  # the checkpoint of each attempt
 
     @property
     def last(self) -> Attempt:
@@ -154,3 +168,17 @@ class Material:
     def seconds(self) -> float:
         """The duration of all attempts, with the time between them."""
         return self.offsets[-1] + self.last.run.seconds
+
+    @property
+    def seconds_between(self) -> float:
+        """The time between attempts, in which no rank ran."""
+        return max(0.0, self.seconds - sum(attempt.run.seconds for attempt in self.attempts))
+
+    @property
+    def seconds_queued(self) -> float:
+        """The time from the start of the command, which the id has, to the first connection."""
+        first = self.attempts[0]
+        typed = calendar.timegm(time.strptime(first.run.id[:15], "%Y%m%d-%H%M%S"))
+        inputs = (record.inputs for record in first.records if record.inputs)
+        before = next((sum(dict(one.before).values()) for one in inputs), 0.0)
+        return max(0.0, first.run.began - before - typed) if first.run.began else 0.0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from ipexctl.report.sections import (
+    attempts,
     cards,
     checkpoints,
     differences,
@@ -36,6 +37,7 @@ def _by_name(*modules: ModuleType) -> dict[str, ModuleType]:
 HEADER = _by_name(result, cards)
 PANELS = _by_name(loss, waiting)
 BODY = _by_name(
+    attempts,
     differences,
     metrics,
     timeline,

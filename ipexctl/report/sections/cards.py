@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from ipexctl.base.sizes import bit_rate, duration, format_bytes
+from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import (
     STEP,
@@ -16,11 +17,14 @@ from ipexctl.report.material.training_curves import (
     points_along,
 )
 
+QUEUED = 60.0  # seconds from the start of the command from which it had to wait for the hosts
+
 
 def section_document(material: Material) -> dict[str, Any]:
     last = material.last
     cards = (_speed_card(material), _loss_card(material), _time_card(material), _waiting_card(last))
-    return {"cards": [*cards, *_exchange_cards(last)]}
+    more = (*_cpu_cards(material), *_exchange_cards(last), *_checkpoint_cards(material))
+    return {"cards": [*cards, *more]}
 
 
 def _make_card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, str]:
@@ -84,6 +88,25 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
     hours = cores * (until - since) * waits / 3600
     cost = f"{hours:,.1f} CPU hours" if hours >= 0.1 else f"{hours * 60:.1f} CPU minutes"
     return _make_card("Waiting", f"{waits:.0%}", f"of the ranks' CPU time: {cost}")
+
+
+def _cpu_cards(material: Material) -> list[dict[str, str]]:
+    """Return what the run has used, and the time in which no rank ran."""
+    used = sum(attempt.cpu_seconds for attempt in material.attempts)
+    notes = ["used by the ranks"]
+    if material.seconds_between >= 1:
+        notes.append(f"{duration(material.seconds_between)} between attempts")
+    if material.seconds_queued >= QUEUED:
+        notes.append(f"{duration(material.seconds_queued)} in the queue before")
+    return [_make_card("CPU time", duration(used), "; ".join(notes))] if used else []
+
+
+def _checkpoint_cards(material: Material) -> list[dict[str, str]]:
+    last = next((item for item in material.checkpoints if item.is_complete), None)
+    if last is None:
+        return [_make_card("Checkpoint", "none complete")] if material.checkpoints else []
+    step = last.name if last.step is None else f"step {last.step:,}"
+    return [_make_card("Last checkpoint", step, f"{last.name} on {fold(last.hosts)}")]
 
 
 def _exchange_cards(last: Attempt) -> list[dict[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.base.sizes import duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Material
 
@@ -23,7 +22,4 @@ def _fact_rows(material: Material) -> list[list[str]]:
         ("Hosts", fold(about.hosts)), ("Started", material.began), ("Started by", about.by),
         ("Folder", about.folder),
     ]  # fmt: skip
-    for run in (attempt.run for attempt in material.attempts[:-1]):
-        how = f"{duration(run.seconds)}, {run.cause or run.state.value}"
-        rows.append((f"Attempt {run.attempt}", f"{fold(run.about.hosts)}: {how}"))
     return [[name, value] for name, value in rows if value]

@@ -5,14 +5,12 @@ sections.result = () => {
     ...data.notes.map((note) => text("p", note, "soft"))];
   if (!data.cause) return made;
   const box = el("div", {className: "cause"}, el("p", {}, text("strong", data.cause.text)));
-  if (data.cause.known) box.append(text("p", data.cause.known));
-  if (data.cause.lines.length) {
-    const said = text("pre", data.cause.lines.join("\n"));
-    said.tabIndex = 0;
-    said.setAttribute("aria-label", "Last lines of that rank");
-    said.setAttribute("role", "region");
-    box.append(said);
+  if (data.cause.raised) box.append(text("p", data.cause.raised));
+  for (const [lines, label] of [[data.cause.evidence, "What the ranks do"], [data.cause.lines, "Last lines of that rank"]]) {
+    if (!lines.length) continue;
+    box.append(el("pre", {textContent: lines.join("\n"), tabIndex: 0, role: "region", ariaLabel: label}));
   }
+  if (data.cause.known) box.append(text("p", data.cause.known));
   if (data.cause.again) box.append(el("p", {}, "Again: ", text("code", data.cause.again)));
   return [...made, box];
 };

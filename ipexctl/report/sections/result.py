@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import count, duration
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.run.hang.diagnosis import stall_of
+from ipexctl.run.hang.diagnosis import diagnose_listed_run
+from ipexctl.run.hang.diagnosis_layout import diagnosis_lines
 from ipexctl.run.outcome.listed_runs import ListedState
-from ipexctl.run.outcome.run_result import from_traceback
+from ipexctl.run.outcome.run_result import Stall, exception_in, from_traceback
 from ipexctl.run.output.rank_lines import without_rank_prefix
 
 LINES = 30  # of the last output of the first rank that failed
+WIDE = 400  # characters: the page wraps longer lines
+_FRAME = re.compile(r'\s+File "([^"<]+)", line (\d+)')
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3")
 TONES = {ListedState.DONE: "good", ListedState.FAILED: "bad", ListedState.LOST: "bad"}
 
 
@@ -42,10 +48,11 @@ def _headline_text(material: Material) -> str:
 
 
 def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
-    run, result = last.run, last.result or {}
-    if run.verdict is None or run.verdict.exit_code == 0:
+    run, result, diagnosis = last.run, last.result or {}, diagnose_listed_run(last.run)
+    failed = run.verdict is not None and run.verdict.exit_code != 0
+    if not failed and diagnosis is None:
         return None
-    first = run.verdict.first
+    first = run.verdict.first if run.verdict else None
     tails = {rank: text for record in last.records for rank, text in record.tails}
     lines = (
         [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
@@ -53,11 +60,26 @@ def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     lines = mask.mask_text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
     lines = [line for line in lines if line.strip()]
     known = result.get("known") if isinstance(result.get("known"), dict) else None
-    stall = stall_of(run)
-    text = run.verdict.cause or f"exit code {run.verdict.exit_code}"
+    texts = [run.cause or f"exit code {run.exit_code}"] if failed else []
+    if diagnosis and run.stall is not None:
+        texts.append(str(Stall(run.stall, diagnosis.kind.name, diagnosis.headline)))
     return {
-        "text": f"{text}; {stall}" if stall else text,
+        "text": "; ".join(texts),
+        "raised": describe_exception(lines),
+        "evidence": diagnosis_lines(diagnosis, WIDE) if diagnosis else [],
         "lines": lines[-LINES:],
         "known": known and f"{known.get('title', '')}: {known.get('fix', '')}",
         "again": result.get("again") or "",
     }
+
+
+def describe_exception(lines: Sequence[str]) -> str:
+    """Return what a traceback raised, and the last line of the user's own code in it."""
+    raised = exception_in(lines)
+    frames = [frame for line in lines if (frame := _FRAME.match(line))]
+    own = [frame for frame in frames if not _LIBRARY.search(frame[1])] or frames
+    if not raised or not own:
+        return raised
+    name = own[-1][1].rpartition("/")[2]
+    kind = "import failed" if raised.startswith(("ImportError", "ModuleNotFound")) else "raised"
+    return f"{kind} at {name}:{own[-1][2]}: {raised}"

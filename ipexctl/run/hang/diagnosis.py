@@ -34,10 +34,15 @@ def diagnose_run(situation: Situation) -> Diagnosis:
 
 def stall_of(run: ListedRun) -> Stall | None:
     """Return what holds up a listed run, or did when it was told to end."""
-    if run.stall is None:
+    diagnosis = diagnose_listed_run(run)
+    if diagnosis is None or run.stall is None:
         return None
-    diagnosis = diagnose_run(situation_from_journals(run))
     return Stall(run.stall, diagnosis.kind.name, diagnosis.headline)
+
+
+def diagnose_listed_run(run: ListedRun) -> Diagnosis | None:
+    """Diagnose a listed run from its journals; None: it makes progress, or did until its end."""
+    return None if run.stall is None else diagnose_run(situation_from_journals(run))
 
 
 def classify_activity(look: RankLook, master: str) -> tuple[CauseKind, Activity]:
