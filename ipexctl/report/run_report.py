@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -100,12 +101,21 @@ def report(
         comparison=comparison,
         mask=_secret_mask(shown),
         began_from=began_from,
+        queued=_measure_queue_time(attempts[0]),
     )
     document = report_document(material)
     html = render_report_page(document, read_assets())
     if path is not None:
         write_page(path, html)
     return RunReport(run, recaps, answered, path, document, html, comparison)
+
+
+def _measure_queue_time(first: Attempt) -> float:
+    """Return the seconds from the time in the run's ID to the first connection."""
+    typed = calendar.timegm(time.strptime(first.run.id[:15], "%Y%m%d-%H%M%S"))
+    inputs = (record.inputs for record in first.records if record.inputs)
+    before = next((sum(dict(one.before).values()) for one in inputs), 0.0)
+    return first.run.began - before - typed if first.run.began else 0.0
 
 
 def _secret_mask(attempts: Sequence[Attempt]) -> SecretMask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -138,3 +138,15 @@ def _merge_host_failures(downs: Sequence[HostDown], succeeded: int, retry: str) 
     only_missing = all(down.slug == "not-installed" for down in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
     return RunFailed(what, why=why, hint=hint, slug=slug, exit_code=code)
+
+
+def note_borrowed_envs(nodes: Iterable[PlannedHost]) -> Iterator[str]:
+    for node in nodes:
+        if node.prepared.borrowed:
+            version = dict(node.prepared.packages).get("torch", "")
+            started = f"by {node.prepared.mpi}" if node.prepared.mpi else "without MPI"
+            yield (
+                f"nothing is installed here, so {node.prepared.prefix}/bin/python3 is used: "
+                f"torch {version}".rstrip()
+                + f", ranks are started {started}"
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from ipexctl.run.outcome.run_result import DetachedRun, LocalRunFolder, RunResul
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.ranks_per_host import fit_rank_count
-from ipexctl.run.prepare_hosts import call_every_host, prepare_host
+from ipexctl.run.prepare_hosts import call_every_host, note_borrowed_envs, prepare_host
 from ipexctl.run.run_plan import add_shares, choose_run_network, make_run_plan, make_run_request
 from ipexctl.run.run_script import Script, new_run_id, read_script
 from ipexctl.run.watch import fetch_outputs
@@ -54,6 +54,7 @@ NOTED_SYNC = 1.0  # seconds after which a note says what was sent
 if TYPE_CHECKING:
     from ipexctl.blobs.tls_keys import Keys
     from ipexctl.machines.agent import Agent
+    from ipexctl.project.git_state import GitState
     from ipexctl.run.checkpoints import resume_run
     from ipexctl.run.outcome.run_inputs import Inputs
     from ipexctl.run.watch.session import Session
@@ -125,6 +126,7 @@ class _Run:
     spares: Sequence[Host]
     limits: PruneLimits = field(default_factory=lambda: read_limits(load_settings()))
     findings: Sequence[tuple[str, str, str]] = ()  # findings of the preflight
+    git: Callable[[], GitState | None] = lambda: None  # the state of the project
 
     def execute_run(
         self, choice: Choice, connecting: Callable[[], dict[Host, PlannedHost]]
@@ -135,12 +137,15 @@ class _Run:
             self.painter.note(note)
         if self.script.env and self.script.env.newer:
             self._changed_requirements()
+        from ipexctl.project import git_state
+
+        self.git = git_state.start_git_reader(self.files, self.options)
         several = len(self.fleet.hosts.hosts) > 1
         threading.Thread(target=_import_late_modules, args=(several,), daemon=True).start()
         with trace.span("hosts"):
             nodes = connecting()
         spares = [host for host in self.spares if host in nodes]
-        for text in (*other_pythons(agents.values()), *_note_borrowed_envs(nodes.values())):
+        for text in (*other_pythons(agents.values()), *note_borrowed_envs(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
             nodes = self._choose_network(nodes)
@@ -324,10 +329,11 @@ class _Run:
     def _collect_inputs(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> Inputs:
         from ipexctl.run.outcome import run_inputs
 
-        files = self.files
-        sent = files.bundle.tree if isinstance(files, send_project.Snapshot) else None
+        sent = self.files.bundle.tree if isinstance(self.files, send_project.Snapshot) else None
         data = {dataset.name: dataset.version for dataset in self.held.get(plan.hosts[0].host, ())}
-        return run_inputs.collect_run_inputs(plan.hosts, nodes.values(), sent, data, self.findings)
+        return run_inputs.collect_run_inputs(
+            plan.hosts, nodes.values(), sent, data, self.findings, self.git()
+        )
 
     def _reconnect_host(self, name: str) -> Agent:
         return self.fleet.reconnect(next(host for host in self.fleet.agents if host.name == name))
@@ -435,18 +441,6 @@ def _choose_host_per_folder(sent: Mapping[Host, send_project.Sent]) -> list[Host
     for host, copy in sent.items():
         first.setdefault(copy.mark or f"of {host.name}", host)
     return list(first.values())
-
-
-def _note_borrowed_envs(nodes: Iterable[PlannedHost]) -> Iterator[str]:
-    for node in nodes:
-        if node.prepared.borrowed:
-            version = dict(node.prepared.packages).get("torch", "")
-            started = f"by {node.prepared.mpi}" if node.prepared.mpi else "without MPI"
-            yield (
-                f"nothing is installed here, so {node.prepared.prefix}/bin/python3 is used: "
-                f"torch {version}".rstrip()
-                + f", ranks are started {started}"
-            )
 
 
 def check_run_options(options: RunOptions) -> RunOptions:

@@ -80,7 +80,7 @@ def test_the_policy_names_what_the_page_has_and_no_network(html: str):
 
 def test_headings_size_and_licence(html: str):
     tags = parsed(html)
-    assert [t for t, _ in tags.seen].count("h2") == 10 and "<html lang" in html
+    assert [t for t, _ in tags.seen].count("h2") == 12 and "<html lang" in html
     assert len(html.encode()) < 200_000
     assert "MIT License" in html and generator_tag("report") in html[:SEEN]
 

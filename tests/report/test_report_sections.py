@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from ipexctl.base.values import texts_of
 from ipexctl.report import sections
+from ipexctl.report.comparison.recorded_inputs import read_inputs
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.sections import (
     SECTIONS,
@@ -14,12 +18,14 @@ from ipexctl.report.sections import (
     cards,
     differences,
     environment,
+    git,
     places,
     usage,
     variables,
     waiting,
 )
 from ipexctl.report.sections.result import describe_exception
+from ipexctl.report.sections.settings import read_arguments
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made, material
@@ -127,6 +133,7 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
         replace(attempt(second), printed=lines),
         checkpoints=(partial, saved),
         began_from=((1, ""), (2, "out/step-30.pt")),
+        queued=125.0,
     )
     one, two = attempts.section_document(of)["attempts"]
     assert one[2:5] == ["the beginning", "1 to 37", ""]
@@ -136,7 +143,8 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
     shown = {card["label"]: (card["value"], card["note"]) for card in made_cards}
     assert shown["Last checkpoint"][0] == "step 30"
     # 2 attempts with 2 ranks of 3 CPUs, from the first sample to the last
-    assert shown["CPU time"] == ("11 min", "used by the ranks; 10 s between attempts")
+    waited = "10 s between attempts; 2 min 5 s in the queue before"
+    assert shown["CPU time"] == ("11 min", f"used by the ranks; {waited}")
     assert attempts.section_document(of_hosts(2)) == {"attempts": []}
 
 
@@ -152,3 +160,33 @@ ModuleNotFoundError: No module named 'gone'"""
     expected = "import failed at helper.py:7: ModuleNotFoundError: No module named 'gone'"
     assert describe_exception(text.splitlines()) == expected
     assert describe_exception(["killed"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("--lr 1e-4 --bf16", [["--lr", "1e-4"], ["--bf16", "(set)"]]),
+        ("--lr=1e-4 -n 3", [["--lr", "1e-4"], ["-n", "3"]]),
+        ("--shift -0.5 --name ''", [["--shift", "-0.5"], ["--name", "(set)"]]),
+        ("--files a b --fast", [["--files", "a b"], ["--fast", "(set)"]]),
+        (
+            "--fast model.width=64 +x=[1,2]",
+            [["--fast", "(set)"], ["model.width", "64"], ["+x", "[1,2]"]],
+        ),
+        ("conf.yaml --seed 1", [["(no name)", "conf.yaml"], ["--seed", "1"]]),
+        ("", []),
+    ],
+)
+def test_arguments_have_names_and_values(typed: str, expected: list[list[str]]):
+    assert read_arguments(shlex.split(typed)) == expected
+
+
+def test_the_code_of_a_run_has_its_commit_and_changes():
+    state = {"commit": "a1b2", "branch": "fast", "changed": [["changed", "train.py"]]}
+    raw = {"packages": {}, "git": {**state, "diff": "-lr = 1\n+lr = 2\n+TOKEN = 'abcdef123'"}}
+    of = attempt(made())
+    records = (replace(of.records[0], of_run=read_inputs(raw)), of.records[1])
+    found = git.section_document(material(replace(of, records=records)))["git"]
+    assert found["rows"] == [("Commit", "a1b2"), ("Branch", "fast"), ("changed", "train.py")]
+    assert found["diff"][:2] == ["-lr = 1", "+lr = 2"] and "abcdef" not in found["diff"][2]
+    assert git.section_document(of_hosts(2)) == {"git": None}

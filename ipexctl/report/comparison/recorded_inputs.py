@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from ipexctl.base.host_answer import read_record
+from ipexctl.base.values import by
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Socket, asked_threads
@@ -38,6 +40,16 @@ class HostInputs:
 
 
 @dataclass(frozen=True)
+class GitState:
+    """The state of the project on the controller, as project/git_state.py wrote it."""
+
+    commit: str = ""
+    branch: str = ""
+    changed: tuple[tuple[str, str], ...] = ()  # how, path
+    diff: str = field(default="", metadata=by(lambda raw: raw if isinstance(raw, str) else ""))
+
+
+@dataclass(frozen=True)
 class RunInputs:
     files: tuple[tuple[str, str], ...] | None = None
     tree: str = ""
@@ -45,6 +57,7 @@ class RunInputs:
     packages: tuple[tuple[str, str], ...] = ()
     data: tuple[tuple[str, str], ...] = ()
     findings: tuple[tuple[str, str, str], ...] | None = None  # id, hosts, text
+    git: GitState | None = None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import calendar
 import shlex
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
@@ -141,6 +139,7 @@ class Material:
     other: Attempt | None = None  # --compare
     comparison: RunComparison | None = None  # with the other run
     mask: SecretMask = SecretMask()
+    queued: float = 0.0  # seconds from the start of the command to its first connection
     began_from: tuple[tuple[int, str], ...] = ()  # the checkpoint of each attempt
 
     @property
@@ -173,12 +172,3 @@ class Material:
     def seconds_between(self) -> float:
         """The time between attempts, in which no rank ran."""
         return max(0.0, self.seconds - sum(attempt.run.seconds for attempt in self.attempts))
-
-    @property
-    def seconds_queued(self) -> float:
-        """The time from the start of the command, which the id has, to the first connection."""
-        first = self.attempts[0]
-        typed = calendar.timegm(time.strptime(first.run.id[:15], "%Y%m%d-%H%M%S"))
-        inputs = (record.inputs for record in first.records if record.inputs)
-        before = next((sum(dict(one.before).values()) for one in inputs), 0.0)
-        return max(0.0, first.run.began - before - typed) if first.run.began else 0.0

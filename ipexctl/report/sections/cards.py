@@ -96,8 +96,8 @@ def _cpu_cards(material: Material) -> list[dict[str, str]]:
     notes = ["used by the ranks"]
     if material.seconds_between >= 1:
         notes.append(f"{duration(material.seconds_between)} between attempts")
-    if material.seconds_queued >= QUEUED:
-        notes.append(f"{duration(material.seconds_queued)} in the queue before")
+    if material.queued >= QUEUED:
+        notes.append(f"{duration(material.queued)} in the queue before")
     return [_make_card("CPU time", duration(used), "; ".join(notes))] if used else []
 
 

@@ -28,9 +28,11 @@ class Inputs:
 def collect_run_inputs(
     plan: Sequence[HostPlan], nodes: Iterable[PlannedHost], sent: Tree | None,
     data: Mapping[str, str], findings: Sequence[tuple[str, str, str]] = (),
+    git: Mapping[str, Any] | None = None,
 ) -> Inputs:  # fmt: skip
     """Collect the inputs. `sent`: None with --no-sync. `data`: the version of each dataset, by
-    content. `findings`: id, hosts and text of the findings of the preflight."""
+    content. `findings`: id, hosts and text of the findings of the preflight.
+    `git`: from project/git_state.py."""
     by_host = {node.host.name: node for node in nodes}
     first = by_host[plan[0].host].prepared
     of_all = {
@@ -40,6 +42,7 @@ def collect_run_inputs(
         "packages": dict(sorted(first.packages)),
         "data": dict(sorted(data.items())),
         "findings": [[text[:LONGEST] for text in row] for row in findings[:FINDINGS]],
+        "git": git,
     }
     return Inputs(of_all, {host.host: _host_inputs(host, by_host[host.host]) for host in plan})
 

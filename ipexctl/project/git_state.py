@@ -1,0 +1,92 @@
+"""Read the commit, branch and uncommitted changes of a project, for the record of a run.
+
+Only what is sent to the hosts is recorded: names and differences of other files stay here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ipexctl.base.secret_mask import SecretMask, secret_values
+from ipexctl.local.environment import environment
+from ipexctl.local.run_options import RunOptions
+from ipexctl.project.send_project import InPlace, Snapshot
+
+GitState = dict[str, Any]
+MOST_BYTES = 64_000  # of the difference
+MOST_CHANGED = 200  # files
+LONGEST_WAIT = 0.3  # seconds that the start of a run waits for git, after all else is done
+# no programs that the repository's settings name, and no lock that another git would meet
+_GIT = ("git", "--no-optional-locks", "--literal-pathspecs", "-c", "core.fsmonitor=false")
+_STATUS = ("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty", "--", ".")
+_DIFF = (
+    "-c", "core.quotePath=false", "diff", "--relative", "--no-ext-diff", "--no-textconv",
+    "--no-renames", "--no-color", "--ignore-submodules=dirty", "HEAD", "--",
+)  # fmt: skip
+_WORDS = {"M": "changed", "A": "added", "D": "deleted", "?": "not in git", "U": "in conflict"}
+
+
+def start_git_reader(
+    files: Snapshot | InPlace, options: RunOptions
+) -> Callable[[], GitState | None]:
+    """Start to read the state. Return a function that gives what is known when the run starts."""
+    if not isinstance(files, Snapshot) or options.trial:
+        return lambda: None
+    secrets = secret_values(environment()).union(options.secret_env.values())
+    sent = [file.path for file in files.bundle.tree.files]
+    return GitReader(files.project.folder, sent, SecretMask(secrets)).state
+
+
+class GitReader:
+    """Reads the state in a thread. What it has not read when the run starts is left out."""
+
+    def __init__(self, folder: Path, sent: Collection[str], mask: SecretMask) -> None:
+        self._folder, self._sent, self._mask = folder, frozenset(sent), mask
+        self._state: GitState = {}
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def state(self) -> GitState | None:
+        """Return {commit, branch, changed: [[how, path], ...], diff}; None without a commit."""
+        self._thread.join(LONGEST_WAIT)
+        return dict(self._state) or None
+
+    def _read(self) -> None:
+        with suppress(OSError):  # there is no git
+            place = self._ask("rev-parse", "HEAD", "--abbrev-ref", "HEAD", "--show-prefix")
+            commit, branch, prefix, *_ = (*place.split("\n"), "", "", "")
+            if not re.fullmatch("[0-9a-f]{40,64}", commit):
+                return
+            self._state.update(commit=commit, branch=branch)
+            changed = list(self._read_changes(prefix))
+            self._state["changed"] = [[how, path] for how, path in changed[:MOST_CHANGED]]
+            kept = [path for how, path in changed if path in self._sent and how != _WORDS["?"]]
+            diff = self._ask(*_DIFF, *kept[:MOST_CHANGED]) if kept else ""
+            cut = len(diff) >= MOST_BYTES
+            diff = diff.rpartition("\n")[0] + f"\n(cut at {MOST_BYTES:,} bytes)" if cut else diff
+            self._state["diff"] = self._mask.mask_text(diff)
+
+    def _read_changes(self, prefix: str) -> Iterator[tuple[str, str]]:
+        for row in self._ask(*_STATUS).split("\0")[:-1]:
+            path = row[3:].removeprefix(prefix)
+            new_folder = path.endswith("/") and any(n.startswith(path) for n in self._sent)
+            if path in self._sent or new_folder or "D" in row[:2]:
+                yield _WORDS.get(row[:2].strip()[:1], "changed"), path
+
+    def _ask(self, *words: str) -> str:
+        """Return the first bytes that git prints; "" if it fails."""
+        with subprocess.Popen(
+            (*_GIT, *words), cwd=self._folder, env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            assert process.stdout
+            text = process.stdout.read(MOST_BYTES).decode("utf-8", "replace")
+            process.kill()
+        return text
