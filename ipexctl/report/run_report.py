@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ipexctl.base.host_outcome import without_host
 from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.base.sizes import format_bytes
 from ipexctl.common.attempt_record import RecordLine
@@ -81,7 +82,7 @@ def report(
         checkpoints = fetch_checkpoints.gather_checkpoints(fleet, run)
         began_from = read_attempt_starts(fleet, run) if len(attempts) > 1 else ()
         recaps, answered = fleet.recaps(), len(fleet.alive)
-        failures = [f"{down.host}: {down.what}" for down in fleet.failures]
+        failures = [f"{down.host}: {without_host(down.host, down.what)}" for down in fleet.failures]
     shown = [*attempts, compared] if compared else attempts
     printed = {
         attempt.run.id: read_metrics(target, attempt.run.attempt_id, root=root, named=True).points

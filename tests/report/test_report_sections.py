@@ -187,6 +187,6 @@ def test_the_code_of_a_run_has_its_commit_and_changes():
     of = attempt(made())
     records = (replace(of.records[0], of_run=read_inputs(raw)), of.records[1])
     found = git.section_document(material(replace(of, records=records)))["git"]
-    assert found["rows"] == [("Commit", "a1b2"), ("Branch", "fast"), ("changed", "train.py")]
+    assert found["rows"] == [("Commit", "a1b2"), ("Branch", "fast"), ("Changed", "train.py")]
     assert found["diff"][:2] == ["-lr = 1", "+lr = 2"] and "abcdef" not in found["diff"][2]
     assert git.section_document(of_hosts(2)) == {"git": None}

@@ -23,7 +23,9 @@ const panel = (title, ...children) => el("div", {className: "panel"}, text("h3",
 function table(heads, rows, mono) {
   const head = el("tr", {}, ...heads.map((h) => el("th", {textContent: h, scope: "col"})));
   const lines = rows.map((row) => el("tr", {}, ...row.map((cell, i) =>
-    text("td", cell, mono && mono.includes(i) ? "mono" : ""))));
+    el("td", {className: mono && mono.includes(i) ? "mono" : "", textContent: cell,
+      // on small screens, where a row is a list
+      ...(heads.length > 3 && i && cell ? {"data-head": heads[i]} : {})}))));
   return el("div", {className: "scroll", tabIndex: 0, role: "region", ariaLabel: heads.join(", ")},
     el("table", {className: "stack"}, el("thead", {}, head), el("tbody", {}, ...lines)));
 }

@@ -13,7 +13,7 @@ TITLE = "Attempts"
 HEADS = ("Attempt", "Hosts", "Began from", "Steps", "Repeated", "Lasted", "Why it ended")
 NEEDS = "attempts"
 EMPTY = "The run was started once."
-MONO = (3,)
+MONO = (2,)
 
 
 def section_document(material: Material) -> dict[str, Any]:

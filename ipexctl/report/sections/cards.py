@@ -93,7 +93,12 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
 def _cpu_cards(material: Material) -> list[dict[str, str]]:
     """Return what the run has used, and the time in which no rank ran."""
     used = sum(attempt.cpu_seconds for attempt in material.attempts)
-    notes = ["used by the ranks"]
+    unknown = {
+        host
+        for attempt in material.attempts
+        for host in {*attempt.run.about.hosts} - {record.host for record in attempt.records}
+    }
+    notes = [f"used by the ranks{f', without {fold(unknown)}' if unknown else ''}"]
     if material.seconds_between >= 1:
         notes.append(f"{duration(material.seconds_between)} between attempts")
     if material.queued >= QUEUED:

@@ -16,6 +16,6 @@ def section_document(material: Material) -> dict[str, Any]:
         return {"git": None}
     clean = "none" if git.changed == () else ""
     rows = [("Commit", git.commit), ("Branch", git.branch), ("Uncommitted changes", clean)]
-    rows += [(how, path) for how, path in git.changed]
+    rows += [(how.capitalize(), path) for how, path in git.changed]
     diff = material.mask.mask_text(git.diff)  # before it is split: a key has several lines
     return {"git": {"rows": [row for row in rows if row[1]], "diff": diff.splitlines()}}

@@ -1,7 +1,12 @@
+const restart = ([number, , , , , lasted, why], [next, , from, , repeated]) => text("p",
+  `Attempt ${number} ended after ${lasted}: ${why}. Attempt ${next} began from ${from}` +
+  (repeated ? ` and repeated ${repeated}.` : "."));
+
 sections.result = () => {
   const made = [text("p", (data.name ? data.name + " · " : "") + data.run, "id mono"),
     text("h1", data.headline, data.tone),
     el("p", {className: "command"}, text("code", data.command)),
+    ...data.attempts.slice(1).map((next, n) => restart(data.attempts[n], next)).slice(-5),
     ...data.notes.map((note) => text("p", note, "soft"))];
   if (!data.cause) return made;
   const box = el("div", {className: "cause"}, el("p", {}, text("strong", data.cause.text)));
