@@ -143,8 +143,10 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
     shown = {card["label"]: (card["value"], card["note"]) for card in made_cards}
     assert shown["Last checkpoint"][0] == "step 30"
     # 2 attempts with 2 ranks of 3 CPUs, from the first sample to the last
-    waited = "10 s between attempts; 2 min 5 s in the queue before"
-    assert shown["CPU time"] == ("11 min", f"used by the ranks; {waited}")
+    assert shown["CPU time"] == ("11 min", "used by the ranks")
+    note = shown["Time"][1]
+    assert note.startswith("all attempts, 10 s between them; 1 min in attempt 2: ")
+    assert note.endswith("; 2 min 5 s in the queue before")
     assert attempts.section_document(of_hosts(2)) == {"attempts": []}
 
 

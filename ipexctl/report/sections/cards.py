@@ -68,7 +68,10 @@ def _time_card(material: Material) -> dict[str, str]:
         note = f"{_format_seconds(last.training[0])} until the first printed step"
     if len(material.attempts) > 1:
         text = duration(last.run.seconds)
-        note = f"all attempts; {text} in attempt {last.run.attempt}: {note}"
+        between = f", {duration(material.seconds_between)} between them"
+        note = f"all attempts{between}; {text} in attempt {last.run.attempt}: {note}"
+    if material.queued >= QUEUED:
+        note += f"; {duration(material.queued)} in the queue before"
     if material.other:
         note = f"{duration(material.other.run.seconds)} in {material.other_name}"
     return _make_card("Time", duration(material.seconds), note)
@@ -91,19 +94,15 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
 
 
 def _cpu_cards(material: Material) -> list[dict[str, str]]:
-    """Return what the run has used, and the time in which no rank ran."""
+    """Return what the ranks have used, by the samples of the hosts that were reached."""
     used = sum(attempt.cpu_seconds for attempt in material.attempts)
     unknown = {
         host
         for attempt in material.attempts
         for host in {*attempt.run.about.hosts} - {record.host for record in attempt.records}
     }
-    notes = [f"used by the ranks{f', without {fold(unknown)}' if unknown else ''}"]
-    if material.seconds_between >= 1:
-        notes.append(f"{duration(material.seconds_between)} between attempts")
-    if material.queued >= QUEUED:
-        notes.append(f"{duration(material.queued)} in the queue before")
-    return [_make_card("CPU time", duration(used), "; ".join(notes))] if used else []
+    note = f"used by the ranks{f', without {fold(unknown)}' if unknown else ''}"
+    return [_make_card("CPU time", duration(used), note)] if used else []
 
 
 def _checkpoint_cards(material: Material) -> list[dict[str, str]]:
