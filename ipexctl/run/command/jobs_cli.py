@@ -43,19 +43,39 @@ def ps(
     every: Annotated[
         bool, typer.Option("-a", "--all", help="Include runs that have ended, with their sizes.")
     ] = False,
+    every_project: Annotated[
+        bool,
+        typer.Option("--every-project", help="Include ended runs of other projects. Implies -a."),
+    ] = False,
+    state: Annotated[
+        str,
+        typer.Option("--state", metavar="STATES", help="List only these states: done,failed."),
+    ] = "",
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", metavar="TIME", help="Leave out runs that ended before: 2h, 3d, 2026-11-28."
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """List the runs on the hosts. It does not matter which machine started them.
 
+    In a project's folder, ended runs of other projects are only counted, but --json lists them.
+
     Examples:
       ipexctl ps
       ipexctl ps --all -f hosts                # include runs that have ended
+      ipexctl ps --state failed --since 12h    # what failed last night
     """
     from ipexctl.run.command.ps_text import runs_document, show_runs
     from ipexctl.run.jobs.ps import list_runs
 
-    listing = list_runs(target, root, every=every)
-    end_command(listing, runs_document, lambda runs: show_runs(runs, every=every), json=json)
+    every = every or every_project
+    listing = list_runs(target, root, every=every, states=state, since=since)
+    every = every or bool(state or since)
+    show = partial(show_runs, every=every, every_project=every_project)
+    end_command(listing, runs_document, show, json=json)
 
 
 @command("Runs", 20, habits="resume reattach")

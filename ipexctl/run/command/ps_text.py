@@ -15,6 +15,7 @@ from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedChe
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
+from ipexctl.run.jobs.run_filter import is_of_project
 from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED
@@ -33,9 +34,19 @@ _COLOURS = {
 }
 
 
-def show_runs(listing: Runs, *, every: bool) -> None:
+def show_runs(listing: Runs, *, every: bool, every_project: bool = False) -> None:
+    """Print the runs. In the folder of a project that has runs here, ended runs of other projects
+    are only counted."""
     console = stdout_console()
-    lines = [line for run in listing.runs for line in run_lines(run, time.time())]
+    own = [run for run in listing.runs if is_of_project(run, listing.project)]
+    foreign = [run for run in listing.runs if own and run.over and run not in own]
+    hidden = [] if every_project else foreign
+    shown = [run for run in listing.runs if run not in hidden]
+    lines = [line for run in shown for line in run_lines(run, time.time())]
+    if hidden:
+        noun = "run" if len(hidden) == 1 else "runs"
+        text = f"{len(hidden)} ended {noun} of other projects: add --every-project"
+        lines.append(Text(text, "bright_black"))
     if not listing.runs:
         lines = [
             Text("no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all")
@@ -79,7 +90,10 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
 
 def runs_document(listing: Runs) -> dict[str, Any]:
     return {
-        "runs": [run_document(run) for run in listing.runs],
+        "runs": [
+            {**run_document(run), "this_project": is_of_project(run, listing.project)}
+            for run in listing.runs
+        ],
         "other_users": [other_users_document(host, run) for host, run in listing.other_users],
         "not_asked": host_documents(listing.recaps),
         "exit_code": listing.exit_code,

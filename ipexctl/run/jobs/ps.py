@@ -17,11 +17,12 @@ from ipexctl.explain.known_failures import known_failures
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.project_lock import project_of
+from ipexctl.local.project_lock import project_of, project_top
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
@@ -44,6 +45,7 @@ class Runs(PerHost):
     recaps: tuple[HostResult, ...]
     answered: int  # hosts
     other_users: tuple[tuple[str, LiveRun], ...] = ()
+    project: Path = Path()  # the folder of the project here
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,14 @@ def _is_only_local(fleet: Fleet) -> bool:
     return not fleet.target.hostfile and not fleet.target.hosts
 
 
-def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
-    """List runs. `every`: include runs that have ended, and all sizes."""
+def list_runs(
+    target: Target, root: str = ROOT, *, every: bool = False, states: str = "", since: str = ""
+) -> Runs:
+    """List runs. `every`: include runs that have ended, and all sizes. `states` (separated by
+    commas) and `since` choose among all runs."""
+    now = time.time()
+    chosen = read_filter(states, since, now)
+    with_ended = bool(every or states or since)
     with Fleet(target, root) as fleet:
         gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
         if settle_queued_runs(fleet, gathered):
@@ -112,7 +120,8 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
         other_users = _list_other_users(fleet)
         if not runs and _is_only_local(fleet):
             target.note(_ONLY_HERE)
-        return Runs(runs, fleet.recaps(), len(fleet.alive), other_users)
+        project = project_top(Path.cwd())
+        return Runs(runs, fleet.recaps(), len(fleet.alive), other_users, project)
 
 
 def settle_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
