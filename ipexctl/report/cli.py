@@ -18,7 +18,9 @@ def report(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="[RUN]", help="Run name, run ID or its first characters; @last is the newest."
+            metavar="[RUN]",
+            help="Run name, run ID or its first characters; @last is the newest. "
+            "With --all, a pattern such as 'sweep*'.",
         ),
     ] = "@last",
     *,
@@ -27,6 +29,12 @@ def report(
     compare: Annotated[
         str, typer.Option("--compare", metavar="RUN", help="Show the differences from this run.")
     ] = "",
+    many: Annotated[
+        bool, typer.Option("-a", "--all", help="Write one page about all runs of this project.")
+    ] = False,
+    every_project: Annotated[
+        bool, typer.Option("--every-project", help="With --all, include other projects.")
+    ] = False,
     to: Annotated[
         str,
         output_option(
@@ -50,6 +58,7 @@ def report(
       ipexctl report bert -o bert.html
       ipexctl report bert --compare 20260101-120000-abcdef
       ipexctl report bert --json
+      ipexctl report --all 'sweep*'            # a table of many runs
     """
     import sys
 
@@ -58,6 +67,17 @@ def report(
 
     if json and to:
         raise InputError("--json cannot be combined with -o", slug="options-conflict")
+    if many and compare or every_project and not many:
+        what = "--all cannot be combined with --compare" if many else "--every-project needs --all"
+        raise InputError(what, slug="options-conflict")
+    if many:
+        from ipexctl.report.all_runs import report_all, show_runs_report
+
+        pattern, place = "" if run == "@last" else run, "-" if json else to
+        listing = report_all(target, pattern, root, to=place, every=every_project)
+        if listing.path is None and not json:
+            sys.stdout.write(listing.html)
+        end_command(listing, lambda item: item.document, show_runs_report, json=json)
     result = verb(target, run, root, compare=compare, to="-" if json else to)
     if result.path is None and not json:
         sys.stdout.write(result.html)

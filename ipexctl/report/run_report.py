@@ -88,7 +88,7 @@ def report(
         attempt.run.id: read_metrics(target, attempt.run.attempt_id, root=root, named=True).points
         for attempt in shown
     }
-    attempts = _with_output(attempts, printed)
+    attempts = with_output(attempts, printed)
     comparison = compare_attempts(attempts[-1], compared, printed) if compared else None
     material = Material(
         attempts=tuple(attempts),
@@ -98,7 +98,7 @@ def report(
         checkpoints=checkpoints,
         environment=_recorded_environment(attempts[-1]),
         packages=attempts[-1].of_run.packages if attempts[-1].of_run else (),
-        other=_with_output([compared], printed)[0] if compared else None,
+        other=with_output([compared], printed)[0] if compared else None,
         comparison=comparison,
         mask=_secret_mask(shown),
         began_from=began_from,
@@ -159,7 +159,9 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     order = {name: number for number, name in enumerate(run.about.hosts)}
     records = sorted(fleet.map_hosts(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
-    return Attempt(run, tuple(records), result=_kept_here(run.id))
+    return Attempt(
+        run, tuple(records), result=read_document(FOLDER / "runs" / run.id / "result.json")
+    )
 
 
 def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str], ...]:
@@ -192,9 +194,10 @@ def _printed_by_rank(attempt: Attempt, point: RankPoint) -> Printed:
     return Printed(**values, rank=point.rank, at=moment, numbers=point.numbers, bar=point.bar)
 
 
-def _kept_here(run_id: str) -> dict[str, Any] | None:
+def read_document(path: Path) -> dict[str, Any] | None:
+    """Return a JSON document in a run's folder here."""
     with suppress(OSError, ValueError, RecursionError):
-        document = json.loads(read_file(FOLDER / "runs" / run_id / "result.json"))
+        document = json.loads(read_file(path))
         return document if isinstance(document, dict) else None
     return None
 
@@ -247,11 +250,11 @@ def run_record(
         {record.host: record.inputs for record in attempt.records if record.inputs},
         {record.host: record.whole for record in attempt.records if record.whole},
         attempt.of_run,
-        _measured_speed(points),
+        measured_speed(points),
     )
 
 
-def _measured_speed(points: Sequence[RankPoint]) -> Speed | None:
+def measured_speed(points: Sequence[RankPoint]) -> Speed | None:
     """Return the speed of the lowest rank that prints its steps."""
     for rank in sorted({point.rank for point in points}):
         rank_points = [item for item in points if item.rank == rank]

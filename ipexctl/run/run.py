@@ -16,7 +16,7 @@ from ipexctl.errors import InputError, unknown_value
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
-from ipexctl.local.project_lock import project_of
+from ipexctl.local.project_lock import git_commit, project_of
 from ipexctl.local.run_options import (
     COMPRESSIONS,
     STALL_ACTIONS,
@@ -175,7 +175,7 @@ class _Run:
             self.painter.note(self.files.told(amount))
         if resumed:
             self._lay_out_checkpoint(resumed, nodes, sent)
-        records = AttemptFolders(None if self.options.trial else Path.cwd())
+        records = AttemptFolders(None if self.options.trial else Path.cwd(), name=self.options.name)
         keys = self._make_link_keys(plan, spares)
         orders = self._compose_orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.kept:
@@ -356,6 +356,7 @@ class _Run:
             "by": project_of(folder).by,
             "folder": str(folder),
             "cwd": self.script.project.cwd,
+            "commit": git_commit(folder),
             "ipexctl": __version__,
         }
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.report.run_report import _with_output
+from ipexctl.report.run_report import with_output
 from ipexctl.report.sections import loss, metrics
-from ipexctl.run.jobs.metrics import RankPoint, _Reader
+from ipexctl.run.jobs.metrics import MetricReader, RankPoint
 from tests.report.made_run import made
 
 ID = made().id
 
 
 def lines(*texts: str, rank: int = 0) -> list[RankPoint]:
-    reader = _Reader(named=True)
+    reader = MetricReader(named=True)
     reader.add_lines(made(), "node01", rank, texts)
     return reader.points
 
@@ -23,7 +23,7 @@ def curves(*attempts: list[RankPoint]) -> dict[str, tuple]:
     """Title -> axis, and (x, value) of each series."""
     ids = [ID, *(f"{ID}-r{n:02d}" for n in range(2, len(attempts) + 1))]
     runs = [Attempt(made(id=one)) for one in ids]
-    found = _with_output(runs, dict(zip(ids, attempts, strict=True)))
+    found = with_output(runs, dict(zip(ids, attempts, strict=True)))
     of = Material(tuple(found), made="")
     charts = [
         {"title": "loss", **(loss.section_document(of)["loss"] or {})},

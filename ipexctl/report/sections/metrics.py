@@ -29,13 +29,13 @@ def section_document(material: Material) -> dict[str, Any]:
     lines = [line for attempt in material.attempts for line in attempt.printed]
     names = dict.fromkeys(name for line in lines for name, _ in line.numbers)
     rows += [
-        (name, _metric_values(material.attempts, name)) for name in names if name not in COUNTERS
+        (name, metric_values(material.attempts, name)) for name in names if name not in COUNTERS
     ]
     charts = [(name, attempts_chart([(name, values)])) for name, values in rows]
     return {"metrics": [{"title": name, **chart} for name, chart in charts if chart][:MOST_CURVES]}
 
 
-def _metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
+def metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
     return known_values(
         ([(p, dict(p.numbers).get(name)) for p in attempt.printed] for attempt in attempts), name
     )

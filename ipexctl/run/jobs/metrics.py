@@ -36,7 +36,7 @@ class Metrics(AskedRun):
 
 
 @dataclass
-class _Reader:
+class MetricReader:
     named: bool = False
     points: list[RankPoint] = field(default_factory=list)
     _lines: dict[int, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def read_metrics(
 ) -> Metrics:
     """Read the metrics on the hosts, during the run or after it; the output stays there. `named`:
     also return all named numbers, and lines that have nothing else."""
-    reader = _Reader(named)
+    reader = MetricReader(named)
     logs = show_logs(
         target, Wanted(run, ranks, bars=True), reader.add_lines, root, when=reader.set_time
     )

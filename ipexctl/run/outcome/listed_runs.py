@@ -74,6 +74,7 @@ class About:
     by: str = ""  # user@machine
     folder: str = ""
     cwd: str = ""  # where ranks started, below the top of what was sent
+    commit: str = ""  # of the folder's Git work tree; files may have been changed since
     version: str = field(default="", metadata=VERSION)  # of ipexctl
 
 

@@ -90,12 +90,15 @@ class AttemptFolders:
     """The folders of a run's attempts; without `here`, nothing is kept."""
 
     here: Path | None = None
+    name: str = ""  # of the run
     _made: dict[str, RunFolder] = field(default_factory=dict)
 
     def make(self, run_id: str, plan: LaunchPlan) -> RunFolder:
         if self.here and run_id not in self._made:
             record = self._made[run_id] = RunFolder.make(self.here, run_id)
-            record.keep_document("plan.json", {"run_id": run_id, **full_plan(plan)})
+            record.keep_document(
+                "plan.json", {"run_id": run_id, "name": self.name, **full_plan(plan)}
+            )
         return self.find_folder(run_id)
 
     def find_folder(self, run_id: str) -> RunFolder:

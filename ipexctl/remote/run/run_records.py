@@ -1,0 +1,57 @@
+"""Send what this host recorded of many runs, in one request: for the page of all runs."""
+
+import os
+
+from ipexctl.remote.run import run_list, run_logs
+from ipexctl.remote.run_files import journal, run_folders
+
+MOST_LOG, PART = 128 << 10, 8 << 10  # bytes: of a longer log, parts from all of it
+MOST_SIZES = 1000  # rows by which a log is dated
+KINDS = ("inputs", "whole")  # records, besides the plan
+
+
+def op_read(call, root, known_as, run_ids):
+    """{root, known_as, run_ids} -> {}. Emits for each run `run`: {run, began, records}, and for its
+    first and last rank, if they were here, `log`: {run, rank, sizes: [[time, size]], parts:
+    [[offset, bytes]]} with these parts of the log."""
+    for run_id in run_ids:
+        folder = run_folders.folder_of(root, run_id)
+        name = run_list.name_in(run_id, folder, known_as)
+        records = journal.read_journal(folder, name)
+        began = next((row["began"] for row in records if "began" in row), 0.0)
+        kept = [row for row in records if any(kind in row for kind in KINDS) or has_plan(row)]
+        call.emit({"event": "run", "run": run_id, "began": began, "records": kept})
+        history = run_logs.size_rows(journal.sizes_path(folder, name))
+        ranks = next((row["about"].get("ranks", 1) for row in records if "about" in row), 1)
+        here = run_logs.list_started_ranks(folder, name)
+        for rank in sorted({0, ranks - 1}.intersection(here)):
+            path = run_folders.log_of(folder, rank)
+            if os.path.isfile(path):
+                sizes = run_logs.read_log_growth(history, rank, path)
+                step = -(-len(sizes) // MOST_SIZES)
+                parts, body = read_parts(path)
+                header = {"event": "log", "run": run_id, "rank": rank, "parts": parts}
+                call.emit(dict(header, sizes=sizes[:-1:step] + sizes[-1:]), body)
+    return {}
+
+
+def has_plan(record):
+    return isinstance(record.get("fact"), dict) and "plan" in record["fact"]
+
+
+def read_parts(path):
+    """Return [[offset, bytes]] of a log and these bytes: all of it, or complete lines from parts at
+    equal distances, with the first and the last one."""
+    size = os.stat(path).st_size
+    count = MOST_LOG // PART
+    starts = [number * (size - PART) // (count - 1) for number in range(count)]
+    parts, pieces = [], []
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        for start in starts if size > MOST_LOG else [0]:
+            file.seek(start)
+            data = file.read(PART if size > MOST_LOG else MOST_LOG)
+            first = data.find(b"\n") + 1 if start else 0
+            last = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+            parts.append([start + first, max(first, last) - first])
+            pieces.append(data[first : max(first, last)])
+    return parts, b"".join(pieces)

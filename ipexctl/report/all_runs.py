@@ -1,0 +1,126 @@
+"""report --all: write one HTML file about many runs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ipexctl.base.secret_mask import SecretMask
+from ipexctl.base.sizes import format_bytes
+from ipexctl.errors import InputError
+from ipexctl.local.nearest_file import short_path
+from ipexctl.local.project_lock import project_top
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.pages.page_file import free_place, page_styles, write_page
+from ipexctl.pages.page_shell import frame_page
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.report import known_runs
+from ipexctl.report.known_runs import is_named
+from ipexctl.report.many.run_table import runs_document
+from ipexctl.report.report_page import embed_json
+from ipexctl.report.run_report import known_secrets
+from ipexctl.run.jobs.ps import Runs, gather_runs
+from ipexctl.run.jobs.run_filter import is_of_project
+from ipexctl.run.watch.run_folder import find_run_folder
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import not_shown
+
+MOST_RUNS = 300  # the newest
+
+
+@dataclass(frozen=True)
+class RunsReport(Runs):
+    """`path` None: it went to stdout."""
+
+    path: Path | None = None
+    document: Mapping[str, Any] = field(default_factory=dict)
+    html: str = ""
+
+
+def report_all(
+    target: Target, pattern: str = "", root: str = ROOT, *, to: str = "", every: bool = False
+) -> RunsReport:
+    """Write a page about the runs of this project, or of `every` one. `pattern` chooses by names
+    and ids. `to`: a file, "-" for stdout, "" for runs.html beside the runs' folders."""
+    kept_here = find_run_folder(Path.cwd(), "x").parent
+    place = Path(to) if to else kept_here.parent / "runs.html"
+    path = None if to == "-" else free_place(place, "report", "-o")
+    folders = known_runs.run_folders(kept_here)
+    here = {folder.name for folder in folders}
+    with Fleet(target, root) as fleet:
+        gathered = gather_runs(fleet)
+        project = project_top(Path.cwd())
+        own = [run for run in gathered if is_of_project(run, project) or run.id in here]
+        listed = gathered if every or not (own or here) else own
+        attempts = Counter(run.first_id for run in listed)
+        # the newest attempt comes first, and counts
+        newest = {run.first_id: run for run in reversed(listed) if is_named(run, pattern)}
+        chosen = sorted(newest.values(), key=lambda run: run.id)[-MOST_RUNS:]
+        known = known_runs.read_from_hosts(fleet, chosen)
+        recaps, answered = fleet.recaps(), len(fleet.alive)
+        notes = [down.what for down in fleet.failures]
+    complete = {run.id for run in gathered if run.id not in known or known[run.id].printed}
+    local = known_runs.read_from_here(folders[-MOST_RUNS:], but=complete)
+    kept = {row.run.id: row for row in local if is_named(row.run, pattern)}
+    rows = [row for run_id, row in kept.items() if run_id not in known]
+    for run_id, row in known.items():  # a host with the output may be out of reach
+        printed = row.printed or (kept[run_id].printed if run_id in kept else ())
+        rows.append(replace(row, attempts=attempts[row.run.first_id], printed=printed))
+    if not rows:
+        raise InputError(
+            f"no run matches {pattern}" if pattern else "there are no runs",
+            hint="ipexctl ps -a --every-project",
+            slug="unknown-run",
+        )
+    rows.sort(key=lambda row: row.run.id, reverse=True)
+    if hidden := len(gathered) - len(listed):
+        notes.append(f"{hidden} runs of other projects are left out: add --every-project")
+    if len(newest) > MOST_RUNS or len(folders) > MOST_RUNS:
+        notes.append(f"only the newest {MOST_RUNS} runs are shown")
+    folder = path.parent if path else Path.cwd()
+    rows = [
+        replace(row, links=known_runs.find_links(kept_here / row.run.id, folder)) for row in rows
+    ]
+    document = {
+        **runs_document(rows, SecretMask(known_secrets(), *(r.run.about.command for r in rows))),
+        "project": project.name if len(listed) == len(own) else "",
+        "notes": notes,
+        "made": time.strftime("%Y-%m-%d %H:%M"),
+    }
+    html = render_runs_page(document)
+    if path is not None:
+        write_page(path, html)
+    return RunsReport(
+        tuple(row.run for row in rows), recaps, answered, (), project, path, document, html
+    )
+
+
+def render_runs_page(document: Mapping[str, Any]) -> str:
+    def read(name: str) -> str:
+        return files("ipexctl.report").joinpath(name).read_text("utf-8")
+
+    title = f"{document['project'] or 'Runs'} · {len(document['runs'])} runs · ipexctl"
+    names = ("head", "table", "curves", "pair", "foot")
+    boxes = "".join(f'<section id="{name}"><div class="body"></div></section>\n' for name in names)
+    script = f'"use strict";\n(() => {{\n{read("assets/page.js")}{read("many/runs.js")}\n}})();\n'
+    body = f"""<noscript><p>This page needs JavaScript to show its data.</p></noscript>
+{boxes}<script type="application/json" id="data">{embed_json(document)}</script>
+"""
+    styles = (read("assets/uplot.min.css"), page_styles(), read("many/runs.css"))
+    scripts = (read("assets/uplot.min.js"), script)
+    return frame_page(title, body, command="report", styles=styles, scripts=scripts)
+
+
+def show_runs_report(result: RunsReport) -> None:
+    if result.path is not None:
+        size = format_bytes(len(result.html.encode()))
+        noun = "run" if len(result.runs) == 1 else "runs"
+        text = f"{short_path(result.path)}  {size}: {len(result.runs)} {noun}"
+        print_text(stdout_console(), text)
+    print_lines(stderr_console(), not_shown(result.recaps, result.answered))

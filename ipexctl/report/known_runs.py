@@ -1,0 +1,217 @@
+"""Gather what is known of many runs: from their hosts, in one request for each, and from here."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote as quote_address
+
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.quoting import quote
+from ipexctl.base.sizes import format_bytes
+from ipexctl.base.values import list_of, number_or_none, plain, texts_of
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.bounded_read import read_prefix
+from ipexctl.machines.fleet import Fleet
+from ipexctl.report.many.run_table import KnownRun, arguments_of
+from ipexctl.report.material.host_record import HostRecord, read_host_record
+from ipexctl.report.material.report_material import Attempt
+from ipexctl.report.run_report import measured_speed, read_document, with_output
+from ipexctl.run.jobs.logs import LARGEST, SILENCE
+from ipexctl.run.jobs.metrics import MetricReader, RankPoint
+from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
+from ipexctl.run.output.rank_lines import Lines, LogTimes
+
+MOST_LOG = 16 << 20  # bytes of a log that is only here
+MOST_FILES = 2000  # files of a run's folder that are looked at for links
+_LOG = re.compile(r"rank([0-9]{5,9})\.(.+)\.log")
+_RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
+_STATES = {"ranks": ListedState.FAILED, "interrupted": ListedState.STOPPED}
+
+
+def is_named(run: ListedRun, pattern: str) -> bool:
+    """Return whether the pattern matches the name or the id of the run."""
+    texts = [run.about.name, run.id, run.first_id]
+    return not pattern or any(fnmatchcase(text, pattern) for text in texts if text)
+
+
+# --- from hosts -----------------------------------------------------------------------------------
+
+
+def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> dict[str, KnownRun]:
+    """Ask each host once for all of these runs."""
+
+    def ask(host: Host) -> list[tuple[Answer, bytes]]:
+        ids = [run.id for run in runs if host.name in run.targets]
+        request = {"root": fleet.root_of(host), "known_as": host.name, "run_ids": ids}
+        agent = fleet.agents[host]
+        number = agent.start("run.run_records.read", request)
+        frames = agent.answers(number, SILENCE, LARGEST)
+        return [(Answer(host.name, frame.header), frame.body) for frame in frames]
+
+    asked = [host for host in fleet.alive if any(host.name in run.targets for run in runs)]
+    records: dict[str, list[HostRecord]] = {}
+    points: dict[str, dict[int, list[RankPoint]]] = {}
+    by_id = {run.id: run for run in runs}
+    for host, frames in fleet.map_hosts(ask, asked).items():
+        for header, body in frames:
+            run = by_id.get(str(header.get("run")))
+            names = {report.target: report.host for report in run.seen} if run else {}
+            if run and header.get("event") == "run":
+                record = read_host_record(names.get(host.name, host.name), header)
+                records.setdefault(run.id, []).append(record)
+            elif run and header.get("event") == "log":
+                rank = header.integer("rank")
+                found = read_log_points(run, names.get(host.name, host.name), rank, header, body)
+                points.setdefault(run.id, {})[rank] = found
+    return {
+        run.id: _known_by_hosts(run, records.get(run.id, []), points.get(run.id, {}))
+        for run in runs
+    }
+
+
+def read_log_points(
+    run: ListedRun, host: str, rank: int, header: Mapping[str, Any], body: bytes
+) -> list[RankPoint]:
+    """Read the metrics in parts of a log, which the header describes."""
+    reader, done = MetricReader(named=True), 0
+    sizes = [(float(row[0]), int(row[1])) for row in list_of(header.get("sizes"))]
+    for offset, size in list_of(header.get("parts")):
+        stream, dated = Lines(bars=True), LogTimes(sizes, offset) if sizes else None
+        data, done = body[done : done + size], done + size
+        for piece, span in dated.pieces(data) if dated else [(data, None)]:
+            reader.set_time(rank, span)
+            reader.add_lines(run, host, rank, stream.feed(piece))
+        reader.add_lines(run, host, rank, stream.end())
+    return reader.points
+
+
+def _known_by_hosts(
+    run: ListedRun, records: Sequence[HostRecord], points: Mapping[int, list[RankPoint]]
+) -> KnownRun:
+    order = {name: number for number, name in enumerate(run.about.hosts)}
+    records = sorted(records, key=lambda record: order.get(record.host, 0))
+    run = replace(run, seconds=run.seconds_at(time.time()))
+    found = _reporting_points(points)
+    (attempt,) = with_output([Attempt(run, tuple(records))], {run.id: found})
+    plan, inputs = attempt.plan, attempt.of_run
+    host = next((record.inputs for record in records if record.inputs), None)
+    files = dict(inputs.files or ()) or {"files": inputs.tree} if inputs and inputs.tree else None
+    parts: dict[str, Mapping[str, str] | None] = {
+        "arguments": arguments_of(plan.argv) if plan else None,
+        "variables": dict(host.variables) if host else None,
+        "versions": dict(inputs.packages) if inputs else None,
+        "hosts": dict(_host_facts(attempt)) if plan else None,
+        "code": files,
+        "data": dict(inputs.data) if inputs else None,
+    }
+    tree = inputs.tree if inputs else ""
+    return KnownRun(run, parts, attempt.printed, measured_speed(found), tree)
+
+
+def _reporting_points(points: Mapping[int, list[RankPoint]]) -> list[RankPoint]:
+    """Return those of the first rank that prints a loss, else of the first that prints anything:
+    the last stage of a pipeline prints what the first one does not know."""
+    rows = [row for _, row in sorted(points.items()) if row]
+    with_loss = [row for row in rows if any(point.point.loss is not None for point in row)]
+    return next(iter(with_loss or rows), [])
+
+
+def _host_facts(attempt: Attempt) -> Iterator[tuple[str, str]]:
+    assert attempt.plan is not None
+    yield "ranks", str(attempt.plan.world_size)
+    yield "MPI", attempt.plan.mpi or "none"
+    for plan in attempt.plan.hosts:
+        yield plan.host, f"{len(plan.ranks)} ranks, {plan.threads} threads each, {plan.nic}"
+    for record in attempt.records:
+        if host := record.inputs:
+            memory = format_bytes(host.memory) if host.memory else ""
+            facts = (host.cpu, f"{host.cores} cores", memory, host.kernel, *host.governors)
+            yield f"{record.host} hardware", ", ".join(filter(None, facts))
+
+
+# --- from here ------------------------------------------------------------------------------------
+
+
+def read_from_here(folders: Sequence[Path], but: Iterable[str]) -> Iterator[KnownRun]:
+    """Yield runs whose folders are here, except those with these ids."""
+    left_out = set(but)
+    for folder in folders:
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+            if folder.name not in left_out:
+                yield _read_folder(folder)
+
+
+def run_folders(here: Path) -> list[Path]:
+    with suppress(OSError):
+        return sorted(f for f in here.iterdir() if _RUN_ID.fullmatch(f.name) and f.is_dir())
+    return []
+
+
+def _read_folder(folder: Path) -> KnownRun:
+    plan, result = (read_document(folder / name) or {} for name in ("plan.json", "result.json"))
+    argv = texts_of(plan.get("argv"))
+    hosts = [host for host in list_of(plan.get("hosts")) if isinstance(host, dict)]
+    names = tuple(plain(host.get("name"), 255) for host in hosts)
+    about = About(plain(plan.get("name")), names, int(plan.get("world_size", 0)), quote(argv))
+    code, ended = result.get("exit_code"), plain(result.get("ended_by"))
+    state = ListedState.LOST if code is None else ListedState.DONE
+    state = _STATES.get(ended, ListedState.FAILED) if code else state
+    began = time.mktime(time.strptime(folder.name[:15], "%Y%m%d-%H%M%S"))
+    seconds = number_or_none(result.get("seconds")) or 0.0
+    cause = f"exit code {code}: {plain(result.get('cause'))}" if code else ""
+    run = ListedRun(folder.name, about, state, began, seconds, 0, 0, None, cause, (), None)
+    points = {rank: _read_log(run, host, rank, path) for rank, host, path in _edge_logs(folder)}
+    (attempt,) = with_output([Attempt(run)], {run.id: _reporting_points(points)})
+    variables = {
+        row["name"]: row["value"] or "set"
+        for host in hosts[:1]
+        for row in list_of(host.get("variables"))
+    }
+    parts = {
+        "arguments": arguments_of(argv) if argv else None,
+        "variables": variables if hosts else None,
+        "hosts": {"ranks": str(about.ranks), "MPI": plain(plan.get("mpi")) or "none"},
+        **dict.fromkeys(("versions", "code", "data")),
+    }
+    return KnownRun(run, parts, attempt.printed, only_here=True)
+
+
+def _edge_logs(folder: Path) -> list[tuple[int, str, Path]]:
+    """Return the logs of the first and the last rank."""
+    with suppress(OSError):
+        found = [(m, f) for f in (folder / "logs").iterdir() if (m := _LOG.fullmatch(f.name))]
+        logs = sorted((int(match[1]), match[2], file) for match, file in found)
+        return [*logs[:1], *logs[1:][-1:]]
+    return []
+
+
+def _read_log(run: ListedRun, host: str, rank: int, path: Path) -> list[RankPoint]:
+    data = read_prefix(path, MOST_LOG)
+    return read_log_points(run, host, rank, {"parts": [[0, len(data)]]}, data)
+
+
+def find_links(folder: Path, page: Path) -> tuple[tuple[str, str], ...]:
+    """Return what can show more of a run, from the files in its folder: its report, TensorBoard's
+    event files by their folder, offline runs of W&B. Addresses are relative to the page."""
+    links = dict[str, Path]()
+    for path in (folder / "report.html", *islice((folder / "outputs").rglob("*"), MOST_FILES)):
+        if path.name.startswith("events.out.tfevents."):
+            links[f"TensorBoard {path.parent.name}"] = path.parent
+        elif path.name.startswith("offline-run-"):
+            links[f"W&B {path.name}"] = path
+        elif path == folder / "report.html" and path.is_file():
+            links["report"] = path
+    return tuple((plain(name, 100), _address(path, page)) for name, path in links.items())
+
+
+def _address(path: Path, page: Path) -> str:
+    return quote_address(Path(os.path.relpath(path, page)).as_posix())

@@ -1,0 +1,164 @@
+"""The data that the page of many runs shows, as one JSON document. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from ipexctl.base.secret_mask import SecretMask
+from ipexctl.inventory.nodeset import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.report.comparison.recorded_inputs import Speed
+from ipexctl.report.material import curves
+from ipexctl.report.material.host_record import Printed
+from ipexctl.report.material.report_material import Attempt
+from ipexctl.report.material.training_curves import common_axis, field_values, points_along
+from ipexctl.report.sections.metrics import COUNTERS, MOST_CURVES, metric_values
+from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
+
+MOST_SETTINGS = 16  # columns
+POINTS = 150  # of a curve
+LONGEST = 200  # characters of a value
+OWN_METRICS = ("loss", "eval_loss")
+_LOWER = re.compile(
+    r"(?:^|[_/.-])(?:\w*loss|\w*err(?:or)?|nll|ppl|perplexity|mae|r?mse|wer|cer|fid)(?:$|[_/.-])",
+    re.I,
+)
+_HIGHER = re.compile(
+    r"(?:^|[_/.-])(?:acc\w*|\w*f1|auc|auroc|bleu|rouge\w*|m?ap|m?iou|precision|recall|r2|psnr|ssim"
+    r"|\w*reward|\w*score|top\d)(?:$|[_/.@-])",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """What is known of a run. A part is None if nothing recorded it."""
+
+    run: ListedRun
+    parts: Mapping[str, Mapping[str, str] | None]  # arguments, variables, versions, hosts, ...
+    printed: tuple[Printed, ...] = ()
+    speed: Speed | None = None
+    tree: str = ""  # the hash of what was sent
+    links: tuple[tuple[str, str], ...] = ()  # what was found in its folder here: name, address
+    only_here: bool = False  # its hosts do not have it, or were not reached
+    attempts: int = 1
+
+
+def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
+    """Return the document, without what is the same for all pages. The newest run is first."""
+    tables: dict[str, int] = {}
+    kept: list[Any] = []
+    rows = []
+    settings = differing_settings(runs)
+    names = dict.fromkeys(name for known in runs for name in metric_names(known.printed))
+    for known in runs:
+        parts = dict[str, int | None]()
+        for part, values in known.parts.items():
+            parts[part] = None
+            if values is not None:  # most runs share their packages and files
+                shown = mask.mask_document({key: text[:LONGEST] for key, text in values.items()})
+                parts[part] = tables.setdefault(repr(shown), len(kept))
+                if parts[part] == len(kept):
+                    kept.append(shown)
+        rows.append({**_row_document(known, list(names), mask), "parts": parts})
+    return {
+        "settings": [list(row) for row in settings],
+        "metrics": [{"name": name, "better": better_end(name)} for name in names],
+        "runs": rows,
+        "tables": kept,
+    }
+
+
+def differing_settings(runs: Sequence[KnownRun]) -> list[tuple[str, str]]:
+    """Return (part, name) of the arguments and variables whose values differ between runs."""
+    found = []
+    for part in ("arguments", "variables"):
+        known = [values for run in runs if (values := run.parts.get(part)) is not None]
+        for name in dict.fromkeys(name for values in known for name in values):
+            if len({values.get(name) for values in known}) > 1:
+                found.append((part, name))
+    return found[:MOST_SETTINGS]
+
+
+def arguments_of(argv: Sequence[str]) -> dict[str, str]:
+    """Return the script and its options with their values; an option may be given repeatedly."""
+    found = dict[str, str]()
+    places, option = 0, ""
+    for word in argv:
+        name, sign, value = word.partition("=")
+        is_option = word.startswith("-") and not re.fullmatch(r"-[\d.].*", word)
+        if sign and (is_option or re.fullmatch(r"[\w.+/@-]+", name)):
+            option = ""
+        elif is_option:
+            option, value = name, ""
+        elif option:
+            name, value, option = option, word, ""
+        else:
+            name, value = f"argument {places}" if places else "script", word
+            places += 1
+        found[name] = " ".join(filter(None, (found.get(name), value)))
+    return found
+
+
+def better_end(name: str) -> str:
+    """Return which values of a metric are better: "low", "high", or "" if its name does not say."""
+    return "low" if _LOWER.search(name) else "high" if _HIGHER.search(name) else ""
+
+
+def metric_names(printed: Iterable[Printed]) -> list[str]:
+    lines = list(printed)
+    own = [name for name in OWN_METRICS if any(getattr(p, name) is not None for p in lines)]
+    others = dict.fromkeys(name for line in lines for name, _ in line.numbers)
+    return [*own, *(name for name in others if name not in (*COUNTERS, *own))][:MOST_CURVES]
+
+
+def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> dict[str, Any]:
+    run, speed = known.run, known.speed
+    unknown = known.only_here and run.state is ListedState.LOST  # it may also go on
+    attempt = Attempt(run, printed=known.printed)
+    metrics = {name: values for name in names if (values := metric_document(attempt, name))}
+    return {
+        "id": run.id,
+        "name": run.about.name,
+        "state": "unknown" if unknown else run.state.value,
+        "cause": mask.mask_text(run.cause),
+        "began": run.began or None,
+        "seconds": round(run.seconds, 1) or None,
+        "commit": run.about.commit,
+        "tree": known.tree[:8],
+        "command": mask.mask_text(run.about.command),
+        "hosts": fold(run.about.hosts),
+        "ranks": run.about.ranks,
+        "speed": dict(vars(speed)) if speed else None,
+        "rate": speed.rate if speed else attempt.rate,
+        "metrics": metrics,
+        "links": [list(link) for link in known.links],
+        "only_here": known.only_here,
+        "attempts": known.attempts,
+    }
+
+
+def metric_document(attempt: Attempt, name: str) -> dict[str, Any] | None:
+    """Return the last and the best value of a metric, and its curve; None without values. `last`
+    None: it is nan or infinite, as `ends` says."""
+    rows = (field_values if name in OWN_METRICS else metric_values)([attempt], name)
+    axis = common_axis(rows)
+    points = points_along(rows[0], axis)
+    if not points:
+        return None
+    last, end = max(points, key=lambda point: point[0])[1], better_end(name)
+    finite = [point for point in points if isfinite(point[1])]
+    values = [value for _, value in finite]
+    best = (min(values) if end == "low" else max(values)) if end and values else None
+    x = curves.thin_values((place for place, _ in finite), POINTS)
+    return {
+        "last": last if isfinite(last) else None,
+        "ends": str(last),
+        "best": best,
+        "axis": axis,
+        "x": list(x),
+        "y": list(curves.make_curve(finite, x).middle),
+    }

@@ -1,0 +1,231 @@
+// The page of many runs, after report/assets/page.js, whose functions it uses.
+const runs = data.runs, MOST_CURVES = 6;
+const title = (run) => run.name || run.id;
+const counts = new Map();
+for (const run of runs) counts.set(title(run), (counts.get(title(run)) || 0) + 1);
+const unlike = (run) => counts.get(title(run)) > 1 ? title(run) + " " + run.id : title(run);
+const setting = (run, [part, name]) => run.parts[part] === null ? null : data.tables[run.parts[part]][name] ?? "";
+const short = (name) => name.replace(/^--?/, "");
+const stamp = (seconds) => {
+  if (!seconds) return "–";
+  const d = new Date(seconds * 1000), two = (n) => String(n).padStart(2, "0");
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
+};
+const some = (values) => new Set(values.filter((v) => v !== "" && v !== null && v !== undefined)).size > 0;
+const several = (values) => new Set(values).size > 1;
+
+// --- columns: [head, value to sort by, text, which end is better] ---
+
+function metricColumns(metric) {
+  const of = (run) => run.metrics[metric.name];
+  const last = {head: metric.name, key: (r) => of(r)?.last ?? null, text: (r) => of(r) ? of(r).last === null ? of(r).ends : number(of(r).last, 4) : "–",
+    better: metric.better, bad: (r) => of(r) && of(r).last === null, numeric: true};
+  const best = {head: "best " + metric.name, text: (r) => number(of(r)?.best, 4),
+    key: (r) => of(r) && of(r).last !== null ? of(r).best : null,  // it does not count in a run that ended with nan
+    better: metric.better, numeric: true};
+  return metric.better ? [last, best] : [last];
+}
+
+const constant = (metric) => runs.every((r) => !r.metrics[metric.name] || !several(r.metrics[metric.name].y));
+// a number that never changes within a run is a setting, which has its column already
+const measured = data.metrics.filter((m) => m.better || !constant(m));
+const columns = [
+  {head: "Name", key: title, text: title},
+  {head: "When", key: (r) => r.began, text: (r) => stamp(r.began)},
+  {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "")},
+  ...data.settings.map((s) => ({head: short(s[1]), key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?", setting: true})),
+  ...measured.flatMap(metricColumns),
+  {head: "steps/s", key: (r) => r.rate, text: (r) => number(r.rate), better: "high", numeric: true},
+  {head: "Took", key: (r) => r.seconds, text: (r) => r.seconds === null ? "–" : clock(r.seconds)},
+  {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts},
+  {head: "Ranks", key: (r) => r.ranks, text: (r) => String(r.ranks || "–"), numeric: true},
+  {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–", use: () => some(runs.map((r) => r.commit))},
+  {head: "Code", key: (r) => r.tree, text: (r) => r.tree || "–", use: () => several(runs.map((r) => r.tree))},
+].filter((column) => !column.use || column.use());
+
+function asNumber(value) {
+  return value !== null && value.trim() !== "" && Number.isFinite(Number(value)) ? Number(value) : value;
+}
+
+function bestOf(column) {
+  const found = runs.map(column.key).filter((v) => v !== null);
+  return !column.better || found.length < 2 ? null : column.better === "low" ? Math.min(...found) : Math.max(...found);
+}
+
+function compareValues(a, b) {
+  if (typeof a === typeof b) return a < b ? -1 : a > b ? 1 : 0;
+  return typeof a === "number" ? -1 : 1;
+}
+
+// --- the table ---
+
+const first = columns.find((c) => c.better && c.head.startsWith("best ")) || columns.find((c) => c.better);
+const ranked = first ? runs.filter((r) => first.key(r) !== null)
+  .sort((a, b) => (first.better === "low" ? 1 : -1) * (first.key(a) - first.key(b))) : [];
+const chosen = new Set((ranked.length ? ranked : runs).slice(0, MOST_CURVES));
+let sorted = {column: columns[1], down: true};
+const rowsOf = new Map();
+const tbody = el("tbody");
+
+function cellOf(run, column, n) {
+  const words = column.text(run), best = bestOfColumn.get(column);
+  const tone = column.bad?.(run) || column.head === "State" && run.state === "failed" ? "bad"
+    : best !== null && column.key(run) === best ? "good best" : "";
+  const cell = el(n ? "td" : "th", {className: (column.numeric ? "number " : "") + tone, ...(n ? {} : {scope: "row"})});
+  cell.append(words);
+  if (column.head === "State" && run.cause) cell.title = run.cause;
+  if (n) return cell;
+  cell.title = run.id + "\n" + run.command;
+  if (counts.get(title(run)) > 1) cell.append(text("span", run.id, "id"));
+  if (run.only_here) cell.append(text("span", "only in this folder", "id"));
+  for (const [name, href] of run.links) cell.append(el("a", {href, title: name, textContent: name.split(" ")[0]}));
+  return cell;
+}
+const bestOfColumn = new Map(columns.map((column) => [column, bestOf(column)]));
+
+function makeRow(run) {
+  const box = el("input", {type: "checkbox", checked: chosen.has(run), ariaLabel: "Show the curves of " + unlike(run)});
+  box.addEventListener("change", () => {
+    box.checked ? chosen.add(run) : chosen.delete(run);
+    showCurves();
+  });
+  return el("tr", {}, el("td", {className: "pick"}, box), ...columns.map((column, n) => cellOf(run, column, n)));
+}
+
+function sortRows() {
+  const {column, down} = sorted;
+  const order = [...runs].sort((a, b) => {
+    const x = column.key(a), y = column.key(b);
+    if (x === null || y === null) return x === y ? 0 : x === null ? 1 : -1;  // unknown values come last
+    return (down ? -1 : 1) * compareValues(x, y);
+  });
+  tbody.append(...order.map((run) => rowsOf.get(run)));
+  heads.forEach((head, n) => head.setAttribute("aria-sort", columns[n] === column ? down ? "descending" : "ascending" : "none"));
+}
+
+const heads = columns.map((column) => {
+  const button = el("button", {type: "button", textContent: column.head});
+  button.addEventListener("click", () => {
+    const again = sorted.column === column;
+    sorted = {column, down: again ? !sorted.down : column.better === "high" || column.head === "When"};
+    sortRows();
+  });
+  return el("th", {scope: "col", className: column.numeric ? "number" : ""}, button);
+});
+
+function showTable() {
+  for (const run of runs) rowsOf.set(run, makeRow(run));
+  const all = el("button", {type: "button", textContent: "clear", ariaLabel: "Show no curves"});
+  all.addEventListener("click", () => {
+    chosen.clear();
+    for (const row of rowsOf.values()) row.querySelector("input").checked = false;
+    showCurves();
+  });
+  const top = el("tr", {}, el("th", {className: "pick", scope: "col"}, all), ...heads);
+  body("table").append(text("p", "Click a heading to sort. The curves of checked runs are below the table.", "soft"));
+  body("table").append(el("div", {className: "scroll runs", tabIndex: 0, role: "region", ariaLabel: "Runs"},
+    el("table", {}, el("thead", {}, top), tbody)));
+  sortRows();
+}
+
+// --- curves on top of each other ---
+
+function joinCurves(shown, name, axis) {
+  const curves = shown.map((run) => [run, run.metrics[name]]).filter(([, m]) => m && m.axis === axis);
+  const x = [...new Set(curves.flatMap(([, m]) => m.x))].sort((a, b) => a - b);
+  const at = new Map(x.map((place, n) => [place, n]));
+  const series = curves.map(([run, m]) => {
+    const y = new Array(x.length).fill(null);
+    m.x.forEach((place, n) => { y[at.get(place)] = m.y[n]; });
+    return {name: unlike(run), y};
+  });
+  return {axis, unit: "", x, series};
+}
+
+function showCurves() {
+  const box = body("curves"), shown = runs.filter((run) => chosen.has(run));
+  box.replaceChildren(text("h2", "Curves"));
+  redraws.length = 0;
+  const panels = measured.filter((m) => !constant(m)).flatMap((metric) => {
+    const axes = [...new Set(shown.map((run) => run.metrics[metric.name]?.axis).filter(Boolean))];
+    return axes.map((axis) => panel(metric.name, chart(joinCurves(shown, metric.name, axis), metric.name, 240)));
+  });
+  box.append(panels.length ? el("div", {className: "two"}, ...panels) : empty("Check runs in the table whose curves are to be shown."));
+  redraws.forEach((draw) => draw());
+}
+
+// --- two runs ---
+
+const PARTS = {arguments: "Arguments", variables: "Variables", versions: "Versions", hosts: "Hosts", code: "Code", data: "Data"};
+
+function speedWords(a, b) {
+  if (!a.rate || !b.rate) return "The speed of one of them is not known.";
+  const times = a.rate / b.rate, words = `${number(a.rate)} steps/s, against ${number(b.rate)}`;
+  if (!a.speed || !b.speed) return `Speed: ${words}. The runs were too short to tell a difference from noise.`;
+  // as speed_change in report/comparison/run_difference.py
+  const spread = (s) => s.spread * (1 + 3 / s.windows), noise = Math.max(0.05, Math.hypot(spread(a.speed), spread(b.speed)));
+  const differs = Math.abs(Math.log(times)) > Math.log(1 + noise);
+  return differs ? `${unlike(a)} is ${number(times)} times as fast: ${words}.`
+    : `No difference in speed beyond noise (${Math.round(100 * noise)} %): ${words}.`;
+}
+
+function differingRows(a, b) {
+  const rows = [], unknown = [], same = [];
+  for (const [part, label] of Object.entries(PARTS)) {
+    const [x, y] = [a, b].map((run) => run.parts[part] === null ? null : data.tables[run.parts[part]]);
+    if (!x || !y) { unknown.push(label.toLowerCase()); continue; }
+    const names = [...new Set([...Object.keys(x), ...Object.keys(y)])].filter((name) => x[name] !== y[name]);
+    if (!names.length) same.push(label.toLowerCase());
+    const shown = (values, name) => values[name] === undefined ? "not there" : part === "code" ? values[name].slice(0, 8) : values[name];
+    for (const name of names) rows.push([label, short(name), shown(x, name), shown(y, name)]);
+  }
+  if (a.commit !== b.commit) rows.push(["Code", "commit", a.commit.slice(0, 10) || "?", b.commit.slice(0, 10) || "?"]);
+  return {rows, unknown, same};
+}
+
+function metricRows(a, b) {
+  return measured.filter((m) => a.metrics[m.name] || b.metrics[m.name]).map((m) => {
+    const words = (run) => {
+      const found = run.metrics[m.name];
+      if (!found) return "–";
+      return (found.last === null ? found.ends : number(found.last, 4)) + (found.best === null ? "" : `, best ${number(found.best, 4)}`);
+    };
+    return ["Result", m.name, words(a), words(b)];
+  });
+}
+
+let pair = [ranked[0] || runs[0], ranked[1] || runs[1] || runs[0]];
+function showPair() {
+  const box = body("pair");
+  const choice = (n) => {
+    const select = el("select", {ariaLabel: n ? "Compared with" : "Run"},
+      ...runs.map((run, i) => el("option", {value: i, textContent: unlike(run), selected: run === pair[n]})));
+    select.addEventListener("change", () => { pair[n] = runs[select.value]; showPair(); });
+    return select;
+  };
+  const [a, b] = pair, {rows, unknown, same} = differingRows(a, b);
+  const state = a.state === b.state ? [] : [["Result", "state", a.state, b.state]];
+  box.replaceChildren(text("h2", "Two runs compared"), el("p", {className: "choice"}, choice(0), " against ", choice(1)));
+  if (a === b) return box.append(empty("Choose two different runs."));
+  box.append(text("p", speedWords(a, b)));
+  const found = table(["Part", "What", unlike(a), unlike(b)], [...rows, ...state, ...metricRows(a, b)], [2, 3]);
+  for (const row of found.querySelectorAll("tbody tr")) {  // on a narrow screen, cells are below each other
+    [a, b].forEach((run, n) => row.cells[2 + n].setAttribute("data-head", unlike(run)));
+  }
+  box.append(found);
+  if (same.length) box.append(text("p", "The same in both: " + same.join(", ") + ".", "empty"));
+  if (unknown.length) box.append(text("p", "Not known of both: " + unknown.join(", ") + ".", "empty"));
+  box.append(el("p", {className: "empty"}, "Where the time of a step goes: ", text("code", `ipexctl report ${a.id} --compare ${b.id}`)));
+}
+
+const summary = [...new Set(runs.map((r) => r.state))].map((state) => `${runs.filter((r) => r.state === state).length} ${state}`).join(", ");
+const ties = ranked.filter((run) => first.key(run) === first.key(ranked[0])).length - 1;
+const winner = ranked.length > 1 ? text("p", `${first.head.replace(/^best /, "Best ")}: ${first.text(ranked[0])}, ${unlike(ranked[0])}`
+  + data.settings.filter((s) => s[0] === "arguments" && setting(ranked[0], s)).map((s) => `, ${short(s[1])} ${setting(ranked[0], s)}`).join("")
+  + (ties ? ` (${ties} more with the same value)` : "")) : null;
+body("head").append(text("h1", (data.project ? data.project + ": " : "") + `${runs.length} runs`), text("p", summary, "soft"),
+  ...(winner ? [winner] : []), ...data.notes.map((note) => text("p", note, "warm")));
+showTable();
+showPair();
+drawSections({});
+showCurves();

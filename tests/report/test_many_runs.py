@@ -1,0 +1,152 @@
+"""The page of many runs: settings that differ, metrics, what is read from a folder here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.base.secret_mask import SecretMask
+from ipexctl.remote.run import run_records
+from ipexctl.report.all_runs import render_runs_page
+from ipexctl.report.known_runs import (
+    find_links,
+    is_named,
+    read_from_here,
+    read_log_points,
+    run_folders,
+)
+from ipexctl.report.many.run_table import (
+    KnownRun,
+    arguments_of,
+    better_end,
+    differing_settings,
+    metric_document,
+    runs_document,
+)
+from ipexctl.report.material.host_record import Printed
+from tests.report.made_run import attempt, made
+
+RUN_ID = "20260101-120000-abcdef"
+
+
+def known(number: int, *losses: float, **parts: Any) -> KnownRun:
+    run = made(id=f"20260101-12000{number}-abcdef")
+    lines = tuple(Printed(step, loss=loss) for step, loss in enumerate(losses, 1))
+    return KnownRun(replace(run, about=replace(run.about, name=f"run{number}")), parts, lines)
+
+
+@pytest.mark.parametrize(
+    ("argv", "found"),
+    [
+        (
+            ["train.py", "--lr", "0.1", "--fast"],
+            {"script": "train.py", "--lr": "0.1", "--fast": ""},
+        ),
+        (["train.py", "--lr=0.1", "-n", "-3"], {"script": "train.py", "--lr": "0.1", "-n": "-3"}),
+        (["t.py", "a=1", "model.b=2"], {"script": "t.py", "a": "1", "model.b": "2"}),
+        (["t.py", "3", "x"], {"script": "t.py", "argument 1": "3", "argument 2": "x"}),
+        (["t.py", "--f", "a", "--f", "b"], {"script": "t.py", "--f": "a b"}),
+        (["-m", "pkg.train", "--x"], {"-m": "pkg.train", "--x": ""}),
+    ],
+)
+def test_arguments_by_name(argv: list[str], found: dict[str, str]) -> None:
+    assert arguments_of(argv) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("loss", "low"), ("eval_loss", "low"), ("val/perplexity", "low"), ("wer", "low"),
+        ("accuracy", "high"), ("eval_f1", "high"), ("top1", "high"), ("mIoU", "high"),
+        ("lr", ""), ("grad_norm", ""), ("places", ""),
+    ],
+)  # fmt: skip
+def test_which_values_are_better(name: str, end: str) -> None:
+    assert better_end(name) == end
+
+
+def test_only_settings_that_differ_have_a_column() -> None:
+    runs = [
+        known(1, arguments={"script": "t.py", "--lr": "1", "--x": "0"}, variables={"A": "1"}),
+        known(2, arguments={"script": "t.py", "--lr": "2", "--x": "0"}, variables=None),
+        known(3, arguments={"script": "t.py", "--x": "0"}, variables={"A": "1"}),
+    ]
+    assert differing_settings(runs) == [("arguments", "--lr")]
+
+
+def test_last_and_best_of_a_metric() -> None:
+    rising = replace(attempt(made()), printed=known(1, 3.0, 1.0, 2.0).printed)
+    found = metric_document(rising, "loss")
+    assert found and (found["last"], found["best"], found["axis"]) == (2.0, 1.0, "step")
+    assert found["x"] == [1.0, 2.0, 3.0] and found["y"] == [3.0, 1.0, 2.0]
+    ends_badly = replace(rising, printed=known(1, 3.0, float("nan")).printed)
+    found = metric_document(ends_badly, "loss")
+    assert found and (found["last"], found["ends"], found["best"]) == (None, "nan", 3.0)
+    assert metric_document(rising, "accuracy") is None
+
+
+def test_parts_that_runs_share_are_stored_once_and_secrets_are_masked() -> None:
+    versions = {"torch": "2.9"}
+    runs = [
+        known(1, 1.0, arguments={"--api-key": "geheim-1"}, versions=versions),
+        known(2, 2.0, arguments={"--api-key": "geheim-2"}, versions=versions, code=None),
+    ]
+    document = runs_document(runs, SecretMask())
+    assert "geheim" not in json.dumps(document)
+    first, second = (row["parts"] for row in document["runs"])
+    assert first["versions"] == second["versions"] and second["code"] is None
+    assert document["tables"][first["versions"]] == versions
+    page = render_runs_page({**document, "project": "p", "notes": ["<b>"], "made": "today"})
+    assert "default-src 'none'" in page and "<b>" not in page
+
+
+def test_patterns_match_names_and_ids() -> None:
+    run = known(1).run
+    assert [is_named(run, text) for text in ("", "run*", "run1", "2026*", "run", "x*")] == [
+        True, True, True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_a_run_that_only_this_folder_has(tmp_path: Path) -> None:
+    folder = tmp_path / RUN_ID
+    (folder / "logs").mkdir(parents=True)
+    (folder / "outputs" / "tb").mkdir(parents=True)
+    (folder / "outputs" / "tb" / "events.out.tfevents.1").touch()
+    (folder / "outputs" / "wandb" / "offline-run-1").mkdir(parents=True)
+    variables = [{"name": "A", "value": "1"}, {"name": "B", "value": None}]
+    hosts = [{"name": "node01", "ranks": [{}], "threads": 2, "variables": variables}]
+    plan = {"name": "old", "argv": ["train.py", "--lr", "1"], "world_size": 1, "hosts": hosts}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "result.json").write_text('{"exit_code": 3, "ended_by": "ranks", "seconds": 5}')
+    (folder / "logs" / "rank00000.node01.log").write_text("step 1 loss 2.5\nstep 2 loss 1.5\n")
+    (tmp_path / "20260101-120000-bad000").mkdir()
+    (tmp_path / "20260101-120000-bad000" / "plan.json").write_text('{"world_size": []}')
+    (found,) = read_from_here(run_folders(tmp_path), but=())
+    assert (found.run.about.name, found.run.state.value, found.run.seconds) == ("old", "failed", 5)
+    assert found.parts["arguments"] == {"script": "train.py", "--lr": "1"}
+    assert found.parts["variables"] == {"A": "1", "B": "set"} and found.parts["code"] is None
+    assert [line.loss for line in found.printed] == [2.5, 1.5]
+    assert list(read_from_here([folder], but=[RUN_ID])) == []
+    links = dict(find_links(folder, tmp_path))
+    assert links == {
+        "TensorBoard tb": f"{RUN_ID}/outputs/tb",
+        "W&B offline-run-1": f"{RUN_ID}/outputs/wandb/offline-run-1",
+    }
+
+
+def test_of_a_long_log_complete_lines_from_all_of_it_are_sent(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(f"step {step} loss {1 / step:.9f}\n" for step in range(1, 20001)))
+    parts, body = run_records.read_parts(str(path))
+    assert sum(size for _, size in parts) == len(body) <= run_records.MOST_LOG
+    data = path.read_bytes()
+    assert b"".join(data[start : start + size] for start, size in parts) == body
+    steps = [p.point.step for p in read_log_points(made(), "node01", 0, {"parts": parts}, body)]
+    assert steps[0] == 1 and steps[-1] == 20000 and steps == sorted(set(steps))  # type: ignore[type-var]
+    short = tmp_path / "short"
+    short.write_text("loss 1\nno end")
+    assert run_records.read_parts(str(short)) == ([[0, 7]], b"loss 1\n")
