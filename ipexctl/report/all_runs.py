@@ -80,7 +80,7 @@ def report_all(
         )
     rows.sort(key=lambda row: row.run.id, reverse=True)
     if hidden := len(gathered) - len(listed):
-        notes.append(f"{hidden} runs of other projects are left out: add --every-project")
+        notes.append(f"runs of other projects that are left out: {hidden} (--every-project)")
     if len(newest) > MOST_RUNS or len(folders) > MOST_RUNS:
         notes.append(f"only the newest {MOST_RUNS} runs are shown")
     folder = path.parent if path else Path.cwd()

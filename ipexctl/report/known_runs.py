@@ -11,7 +11,6 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote as quote_address
 
 from ipexctl.base.host_answer import Answer
@@ -21,6 +20,7 @@ from ipexctl.base.values import list_of, number_or_none, plain, texts_of
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.machines.fleet import Fleet
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.many.run_table import KnownRun, arguments_of
 from ipexctl.report.material.host_record import HostRecord, read_host_record
 from ipexctl.report.material.report_material import Attempt
@@ -48,50 +48,53 @@ def is_named(run: ListedRun, pattern: str) -> bool:
 
 def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> dict[str, KnownRun]:
     """Ask each host once for all of these runs."""
+    records: dict[str, list[HostRecord]] = {run.id: [] for run in runs}
+    points: dict[str, dict[int, list[RankPoint]]] = {run.id: {} for run in runs}
 
-    def ask(host: Host) -> list[tuple[Answer, bytes]]:
-        ids = [run.id for run in runs if host.name in run.targets]
-        request = {"root": fleet.root_of(host), "known_as": host.name, "run_ids": ids}
-        agent = fleet.agents[host]
-        number = agent.start("run.run_records.read", request)
-        frames = agent.answers(number, SILENCE, LARGEST)
-        return [(Answer(host.name, frame.header), frame.body) for frame in frames]
+    def ask(host: Host) -> None:
+        own = {run.id: run for run in runs if host.name in run.targets}
+        request = {"root": fleet.root_of(host), "known_as": host.name, "run_ids": list(own)}
+        number = fleet.agents[host].start("run.run_records.read", request)
+        for frame in fleet.agents[host].answers(number, SILENCE, LARGEST):
+            header = Answer(host.name, frame.header)
+            run = own.get(str(header.get("run")))
+            if run is None:
+                continue
+            name = next(report.host for report in run.seen if report.target == host.name)
+            if header.get("event") == "run":
+                records[run.id].append(read_host_record(name, header))
+                continue
+            sizes = header.value("sizes", tuple[tuple[float, int], ...])
+            parts = header.value("parts", tuple[tuple[int, int], ...])
+            log = LogParts(run, name, header.integer("rank"), frame.body, parts, sizes)
+            points[run.id][log.rank] = log.read_points()
 
-    asked = [host for host in fleet.alive if any(host.name in run.targets for run in runs)]
-    records: dict[str, list[HostRecord]] = {}
-    points: dict[str, dict[int, list[RankPoint]]] = {}
-    by_id = {run.id: run for run in runs}
-    for host, frames in fleet.map_hosts(ask, asked).items():
-        for header, body in frames:
-            run = by_id.get(str(header.get("run")))
-            names = {report.target: report.host for report in run.seen} if run else {}
-            if run and header.get("event") == "run":
-                record = read_host_record(names.get(host.name, host.name), header)
-                records.setdefault(run.id, []).append(record)
-            elif run and header.get("event") == "log":
-                rank = header.integer("rank")
-                found = read_log_points(run, names.get(host.name, host.name), rank, header, body)
-                points.setdefault(run.id, {})[rank] = found
-    return {
-        run.id: _known_by_hosts(run, records.get(run.id, []), points.get(run.id, {}))
-        for run in runs
-    }
+    fleet.map_hosts(ask, [h for h in fleet.alive if any(h.name in run.targets for run in runs)])
+    return {run.id: _known_by_hosts(run, records[run.id], points[run.id]) for run in runs}
 
 
-def read_log_points(
-    run: ListedRun, host: str, rank: int, header: Mapping[str, Any], body: bytes
-) -> list[RankPoint]:
-    """Read the metrics in parts of a log, which the header describes."""
-    reader, done = MetricReader(named=True), 0
-    sizes = [(float(row[0]), int(row[1])) for row in list_of(header.get("sizes"))]
-    for offset, size in list_of(header.get("parts")):
-        stream, dated = Lines(bars=True), LogTimes(sizes, offset) if sizes else None
-        data, done = body[done : done + size], done + size
-        for piece, span in dated.pieces(data) if dated else [(data, None)]:
-            reader.set_time(rank, span)
-            reader.add_lines(run, host, rank, stream.feed(piece))
-        reader.add_lines(run, host, rank, stream.end())
-    return reader.points
+@dataclass(frozen=True)
+class LogParts:
+    """Parts of a rank's log. `parts`: (offset, bytes) of each, in the order of `body`."""
+
+    run: ListedRun
+    host: str
+    rank: int
+    body: bytes
+    parts: Sequence[tuple[int, int]]
+    sizes: Sequence[tuple[float, int]] = ()  # times at which the log had these sizes
+
+    def read_points(self) -> list[RankPoint]:
+        reader, done = MetricReader(named=True), 0
+        for offset, size in self.parts:
+            stream, data = Lines(bars=True), self.body[done : done + size]
+            dated = LogTimes(self.sizes, offset).pieces(data) if self.sizes else [(data, None)]
+            for piece, span in dated:
+                reader.set_time(self.rank, span)
+                reader.add_lines(self.run, self.host, self.rank, stream.feed(piece))
+            reader.add_lines(self.run, self.host, self.rank, stream.end())
+            done += size
+        return reader.points
 
 
 def _known_by_hosts(
@@ -169,7 +172,10 @@ def _read_folder(folder: Path) -> KnownRun:
     seconds = number_or_none(result.get("seconds")) or 0.0
     cause = f"exit code {code}: {plain(result.get('cause'))}" if code else ""
     run = ListedRun(folder.name, about, state, began, seconds, 0, 0, None, cause, (), None)
-    points = {rank: _read_log(run, host, rank, path) for rank, host, path in _edge_logs(folder)}
+    points = {}
+    for rank, host, path in _edge_logs(folder):
+        data = read_prefix(path, MOST_LOG)
+        points[rank] = LogParts(run, host, rank, data, [(0, len(data))]).read_points()
     (attempt,) = with_output([Attempt(run)], {run.id: _reporting_points(points)})
     variables = {
         row["name"]: row["value"] or "set"
@@ -192,11 +198,6 @@ def _edge_logs(folder: Path) -> list[tuple[int, str, Path]]:
         logs = sorted((int(match[1]), match[2], file) for match, file in found)
         return [*logs[:1], *logs[1:][-1:]]
     return []
-
-
-def _read_log(run: ListedRun, host: str, rank: int, path: Path) -> list[RankPoint]:
-    data = read_prefix(path, MOST_LOG)
-    return read_log_points(run, host, rank, {"parts": [[0, len(data)]]}, data)
 
 
 def find_links(folder: Path, page: Path) -> tuple[tuple[str, str], ...]:

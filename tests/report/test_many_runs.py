@@ -13,10 +13,10 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.remote.run import run_records
 from ipexctl.report.all_runs import render_runs_page
 from ipexctl.report.known_runs import (
+    LogParts,
     find_links,
     is_named,
     read_from_here,
-    read_log_points,
     run_folders,
 )
 from ipexctl.report.many.run_table import (
@@ -145,7 +145,7 @@ def test_of_a_long_log_complete_lines_from_all_of_it_are_sent(tmp_path: Path) ->
     assert sum(size for _, size in parts) == len(body) <= run_records.MOST_LOG
     data = path.read_bytes()
     assert b"".join(data[start : start + size] for start, size in parts) == body
-    steps = [p.point.step for p in read_log_points(made(), "node01", 0, {"parts": parts}, body)]
+    steps = [p.point.step for p in LogParts(made(), "node01", 0, body, parts).read_points()]
     assert steps[0] == 1 and steps[-1] == 20000 and steps == sorted(set(steps))  # type: ignore[type-var]
     short = tmp_path / "short"
     short.write_text("loss 1\nno end")

@@ -73,8 +73,8 @@ def ps(
 
     every = every or every_project
     listing = list_runs(target, root, every=every, states=state, since=since)
-    every = every or bool(state or since)
-    show = partial(show_runs, every=every, every_project=every_project)
+    filtered = bool(state or since)
+    show = partial(show_runs, every=every, every_project=every_project, filtered=filtered)
     end_command(listing, runs_document, show, json=json)
 
 

@@ -34,7 +34,9 @@ _COLOURS = {
 }
 
 
-def show_runs(listing: Runs, *, every: bool, every_project: bool = False) -> None:
+def show_runs(
+    listing: Runs, *, every: bool, every_project: bool = False, filtered: bool = False
+) -> None:
     """Print the runs. In the folder of a project that has runs here, ended runs of other projects
     are only counted."""
     console = stdout_console()
@@ -48,9 +50,8 @@ def show_runs(listing: Runs, *, every: bool, every_project: bool = False) -> Non
         text = f"{len(hidden)} ended {noun} of other projects: add --every-project"
         lines.append(Text(text, "bright_black"))
     if not listing.runs:
-        lines = [
-            Text("no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all")
-        ]
+        none = "no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all"
+        lines = [Text("no such runs on these hosts" if filtered else none)]
     print_lines(console, lines)
     print_lines(console, [other_users_line(host, run) for host, run in listing.other_users])
     print_lines(console, not_shown(listing.recaps, listing.answered))
