@@ -6,7 +6,6 @@ import getpass
 import hashlib
 import os
 import platform
-import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -105,29 +104,6 @@ def own_git_root(folder: Path) -> Path | None:
     root = git_root(folder)
     foreign = root and (foreign_owner(root) or foreign_owner(root / ".git"))
     return None if foreign else root
-
-
-def git_commit(folder: Path) -> str:
-    """Return the commit that is checked out around a folder; "" if there is none. No program of
-    Git runs: it could run others, by the settings of that work tree."""
-    root = own_git_root(folder)
-    try:
-        place = root / ".git" if root else Path(os.devnull)
-        if place.is_file():  # a linked work tree
-            place = place.parent / place.read_text("utf-8").removeprefix("gitdir:").strip()
-        head = bounded_read.read_file(place / "HEAD").decode().strip()
-        common = place / "commondir"
-        top = place / common.read_text("utf-8").strip() if common.is_file() else place
-        name = head.removeprefix("ref: ")
-        if name != head and (top / name).is_file():
-            head = bounded_read.read_file(top / name).decode().strip()
-        elif name != head:
-            packed = bounded_read.read_file(top / "packed-refs", 64 << 20).decode()
-            lines = (line.split() for line in packed.splitlines())
-            head = next((line[0] for line in lines if line[1:] == [name]), "")
-        return head if re.fullmatch("[0-9a-f]{40,64}", head) else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def project_top(folder: Path) -> Path:

@@ -50,13 +50,16 @@ class GitReader:
     def __init__(self, folder: Path, sent: Collection[str], mask: SecretMask) -> None:
         self._folder, self._sent, self._mask = folder, frozenset(sent), mask
         self._state: GitState = {}
+        self._known: GitState | None = None  # what it had read when it was asked
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def state(self) -> GitState | None:
         """Return {commit, branch, changed: [[how, path], ...], diff}; None without a commit."""
-        self._thread.join(LONGEST_WAIT)
-        return dict(self._state) or None
+        if self._known is None:
+            self._thread.join(LONGEST_WAIT)
+            self._known = dict(self._state)
+        return self._known or None
 
     def _read(self) -> None:
         with suppress(OSError):  # there is no git

@@ -177,7 +177,7 @@ def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str], 
     return tuple((line.attempt, line.checkpoint) for line in lines)
 
 
-def _with_output(
+def with_output(
     attempts: Sequence[Attempt], points: Mapping[str, Sequence[RankPoint]]
 ) -> list[Attempt]:
     """Return the attempts with what their ranks printed."""

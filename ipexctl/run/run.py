@@ -16,7 +16,7 @@ from ipexctl.errors import InputError, unknown_value
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
-from ipexctl.local.project_lock import git_commit, project_of
+from ipexctl.local.project_lock import project_of
 from ipexctl.local.run_options import (
     COMPRESSIONS,
     STALL_ACTIONS,
@@ -356,7 +356,7 @@ class _Run:
             "by": project_of(folder).by,
             "folder": str(folder),
             "cwd": self.script.project.cwd,
-            "commit": git_commit(folder),
+            "commit": (self.git() or {}).get("commit", ""),
             "ipexctl": __version__,
         }
 

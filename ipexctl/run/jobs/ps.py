@@ -111,10 +111,13 @@ def list_runs(
     chosen = read_filter(states, since, now)
     with_ended = bool(every or states or since)
     with Fleet(target, root) as fleet:
-        gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
+        newest = 0 if with_ended else 1
+        gathered = gather_runs(fleet, newest=newest, sizes=every)
         if settle_queued_runs(fleet, gathered):
-            gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
-        runs = tuple(run for run in gathered if every or not run.over)
+            gathered = gather_runs(fleet, newest=newest, sizes=every)
+        runs = tuple(
+            run for run in gathered if (with_ended or not run.over) and chosen.keeps(run, now)
+        )
         for note in filter(None, map(run_format.describe_version, runs)):
             target.note(note)
         other_users = _list_other_users(fleet)
