@@ -389,7 +389,8 @@ class _Run:
         lost = [node.host.name for node in nodes if node.host.name in result.lost]
         remaining = [node for node in nodes if node.host.name not in lost]
         if not lost or not remaining:
-            return retry_command.compose_retry_command(self.script.typed, (), None)
+            typed = move_refused_first(self.script.typed, result.last_words)
+            return retry_command.compose_retry_command(typed, (), None)
         fits = fit_rank_count(remaining, make_run_request(self.options, self.script))
         fewer = None if fits == self.options.n else fits
         return retry_command.compose_retry_command(self.script.typed, lost, fewer)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ipexctl.base import retry_command
 from ipexctl.base.located_errors import nearest_files
+from ipexctl.base.option import options_of
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError

@@ -8,7 +8,12 @@ import pytest
 
 from ipexctl.base.typed_command import Typed
 from ipexctl.local.run_options import RunOptions
-from ipexctl.run.run_script import describe_misplaced, move_options_first, read_script
+from ipexctl.run.run_script import (
+    describe_misplaced,
+    move_options_first,
+    move_refused_first,
+    read_script,
+)
 from ipexctl.user_code.source_reader import read_source
 from tests.refused import refused
 
@@ -93,3 +98,25 @@ def test_options_after_a_script_that_does_not_read_them_stop_the_run(
         read_script(options)
     assert e.value.hint.splitlines()[0] == "ipexctl run -ppn 1 a.py --lr 2"
     read_script(replace(options, force=True))
+
+
+@pytest.mark.parametrize(
+    ("before", "args", "refused", "retry"),
+    [
+        ("run", "--epochs 5 -n 2", "-n 2", "run -n 2 a.py --epochs 5"),
+        ("run -x b", "-n 2 --timeout=5m -d --lr 1", "-n 2 --timeout=5m -d", "run -x b -n 2 "
+         "--timeout=5m -d a.py --lr 1"),
+        ("run", "--epochs 5 --epoch 3", "--epoch 3", "run a.py --epochs 5 --epoch 3"),
+        ("run", "-n 2 --lr 1 -d", "-n 2 -d", "run a.py -n 2 --lr 1 -d"),  # not in one piece
+        ("run", "--lr 1 -n", "-n", "run a.py --lr 1 -n"),
+        ("run --", "--lr 1 -n 2", "-n 2", "run -- a.py --lr 1 -n 2"),
+    ],
+)  # fmt: skip
+def test_options_of_ipexctl_that_the_script_refused_are_before_it_the_next_time(
+    before, args, refused, retry
+):
+    typed = Typed(tuple(before.split()), ("a.py", *args.split()))
+    lines = ["usage: a.py [-h]", f"a.py: error: unrecognized arguments: {refused}"]
+    moved = move_refused_first(typed, lines)
+    assert " ".join((*moved.options, *moved.script)) == retry
+    assert move_refused_first(typed, ["failed"]) == typed
