@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 _WORDS = re.compile(r"( *)(\S+)")
+_QUOTE = re.compile(r"(?<!\w)'|'(?!\w)")  # not the apostrophe in "script's"
 # A clause that begins with one of these is a command.
 _COMMANDS = frozenset(
     {"ipexctl", "ssh", "ssh-add", "ssh-copy-id", "ssh-keygen", "scp", "sudo", "su", "git", "curl"}
@@ -22,7 +23,8 @@ def wrap_text(text: str, width: int, indent: str = "  ") -> list[str]:
     """Return `text` in lines of at most `width` characters, unless a word or command is longer."""
     lines, line = [], ""
     for gap, unit in _unbreakable_units(text):
-        if line.strip() and len(line) + len(gap) + len(unit) > width:
+        column = len(line) + len(gap)
+        if line.strip() and column > len(indent) and column + len(unit) > width:
             lines.append(line)
             line = indent + unit
         else:
@@ -47,7 +49,7 @@ def _unbreakable_units(text: str) -> Iterator[tuple[str, str]]:
             kind = ""
         if kind == "`" and word.count("`") % 2 == goes_on:
             kind = ""
-        quoted = unit.count("'") % 2 or unit.count('"') % 2
+        quoted = len(_QUOTE.findall(unit)) % 2 or unit.count('"') % 2
         if kind and kind != "`" and word.endswith((";", ",", ":", ")")) and not quoted:
             kind = ""
         previous = word

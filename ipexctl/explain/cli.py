@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import Annotated
 
 import typer
@@ -36,15 +37,19 @@ def explain(
     from ipexctl.explain.explain_text import show_explanation
     from ipexctl.terminal.console import stdout_console
 
+    console = stdout_console()
+
     if what is None:
         if json:
             print_json({"command": "explain", "known": dict(explainable_items())})
         else:
-            print("\n".join(f"{name:<24}  {title}" for name, title in explainable_items()))
+            width = console.width if console.is_terminal else sys.maxsize
+            for name, title in explainable_items():
+                print(textwrap.fill(f"{name:<24}  {title}", width, subsequent_indent=" " * 26))
         return
     end_command(
         verb(what, sys.stdin.buffer),
         explanation_document,
-        lambda answer: show_explanation(answer, stdout_console()),
+        lambda answer: show_explanation(answer, console),
         json=json,
     )

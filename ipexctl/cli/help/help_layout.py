@@ -12,6 +12,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ipexctl.cli.streams import fold_for_stderr
+
 # in the order of the help; options without a group are "Options"
 GROUPS = (
     "Options", "Ranks", "Run", "Stack", "Packages", "Files", "Hosts", "SSH", "Output",
@@ -132,6 +134,7 @@ class HelpCommand(TyperCommand):
         except Exception as e:
             if hasattr(e, "message"):
                 explain_mistake(ctx, e, words)
+                _fold_message(e)
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -196,6 +199,12 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
         error.message = _TOO_SMALL.sub(r"must be at least \1", error.message)
     elif "-f" in words and "--follow" in names and "unexpected extra" in error.message:
         error.message += ". -f follows the output here; for a hostfile, use --hostfile FILE"
+
+
+def _fold_message(error: Any) -> None:
+    """Wrap the message, which Click prints after "Error: "."""
+    lines = fold_for_stderr(f"Error: {error.format_message()}", "  ")
+    error.format_message = lambda: "\n".join(lines).removeprefix("Error: ")
 
 
 def _unknown_option(error: Any, words: list[str], names: set[str]) -> None:
