@@ -195,8 +195,8 @@ class _Run:
     ) -> RunResult | DetachedRun:  # fmt: skip
         """Show and record how the run ended, fetch files, and clean up on the hosts."""
         if isinstance(result, DetachedRun):
-            patterns = fetch_outputs.compose_fetch_words(self.options)
-            note_detached_run(self.painter, result, self.fleet.target, self.fleet.root, patterns)
+            facts, target = [node.facts for node in nodes.values()], self.fleet.target
+            note_detached_run(self.painter, result, target, self.fleet.root, self.options, facts)
             return result
         if not self.options.trial:
             self.fleet.remember(_failed_states(result), "run")

@@ -16,21 +16,26 @@ from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.report.finding import Finding, Severity, do
 from ipexctl.facts.clocks_facts import ClockFacts
 from ipexctl.facts.facts import Facts
+from ipexctl.facts.load_facts import Load
+from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.run_options import RunOptions
 from ipexctl.local.shipped_tables import migration_rules
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.target import Target
+from ipexctl.machines.target import ROOT, Target
 from ipexctl.project.send_agreed import answer_no
 from ipexctl.project.send_project import Project, project_of, read_project
 from ipexctl.run import preflight as verb
 from ipexctl.run import preflight_rules as core
+from ipexctl.run.outcome.run_result import DetachedRun
 from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
+from ipexctl.run.watch.run_notices import note_detached_run
+from ipexctl.run.watch.run_watchers import Painter, View
 from ipexctl.user_code.source_reader import read_source
 from tests import made
 from tests.checks.cases import ANN
@@ -195,6 +200,34 @@ def test_hosts_try_each_other_once_and_are_then_believed(flight) -> None:
     verb.run_preflight_checks(flight, notes.append)
     assert notes == []
     assert [agent._next for agent in flight.fleet.agents.values()] == asked
+
+
+def test_a_name_that_an_active_run_of_this_account_has_is_said_to_be_taken(flight) -> None:
+    notes: list[str] = []
+    runs = (
+        LiveRun("r1", "ann", own=True, name="bert"),
+        LiveRun("r2", "eve", own=False, name="llama"),
+    )
+    change = part("condition", load=Load(runs=runs))
+    nodes = {h: replace(n, facts=change(n.facts)) for h, n in flight.nodes.items()}
+    for name in ("llama", "bert"):
+        options = replace(PORTS, name=name)
+        verb.run_preflight_checks(replace(flight, nodes=nodes, options=options), notes.append)
+    taken = [note for note in notes if "taken" in note]
+    assert taken == ["the name bert is taken by active run r1: commands need the run ID instead"]
+
+
+@pytest.mark.parametrize(("name", "word"), [("bert", "r9"), ("llama", "llama"), ("", "r9")])
+def test_hints_name_a_run_by_its_name_if_no_other_active_run_has_it(name, word) -> None:
+    change = part("condition", load=Load(runs=(LiveRun("r1", "ann", own=True, name="bert"),)))
+    notes: list[str] = []
+    view = View()
+    view.note = notes.append  # type: ignore[method-assign]
+    painter = Painter(view)
+    options = RunOptions("t.py", name=name)
+    note_detached_run(painter, DetachedRun("r9"), Target(), ROOT, options, [change(two()[0])])
+    painter.close()
+    assert [note.split()[-1] for note in notes[1:]] == [word, word]
 
 
 def test_a_port_that_is_closed_late_is_not_one_that_was_opened_since(flight) -> None:

@@ -8,7 +8,9 @@ from dataclasses import field
 from ipexctl.base import quoting
 from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.common import run_events
+from ipexctl.facts.facts import Facts
 from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.suggested_commands import spell_hint
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
@@ -16,6 +18,8 @@ from ipexctl.run.outcome.run_result import DetachedRun, Tally
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.output.loss_check import BadLoss, LossWatch
+from ipexctl.run.preflight_rules import find_named_runs
+from ipexctl.run.watch.fetch_outputs import compose_fetch_words
 from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_watchers import Painter
 
@@ -105,20 +109,24 @@ class Teller:
 
 
 def note_detached_run(
-    painter: Painter, run: DetachedRun, target: Target, root: str, patterns: Sequence[str] = ()
-) -> None:
-    """Say how to return to a run that continues. `patterns`: files to fetch when it has ended."""
+    painter: Painter, run: DetachedRun, target: Target, root: str,
+    options: RunOptions = RunOptions(""), facts: Sequence[Facts] = (),  # noqa: B008
+) -> None:  # fmt: skip
+    """Say how to return to a run that continues, by its name if no run had it at the start, and how
+    to fetch its files when it has ended. `facts`: of its hosts, before it started."""
+    taken = find_named_runs(facts, options.name)
+    word = options.name if options.name and not taken else run.run_id
     if run.why:
         painter.note(f"no host can be reached from here any more: {run.why}")
         painter.note("the run continues if its hosts are up")
     else:
         painter.note(f"run {run.run_id} continues in the background")
     for command in ("attach", "stop"):
-        painter.note("  " + spell_hint(f"ipexctl {command} {run.run_id}", target, root))
-    if patterns:
+        painter.note("  " + spell_hint(f"ipexctl {command} {word}", target, root))
+    if patterns := compose_fetch_words(options):
         painter.note("files are not fetched at its end; when it has ended:")
         globs = quoting.quote(tuple(patterns))
-        painter.note("  " + spell_hint(f"ipexctl fetch {run.run_id} {globs}", target, root))
+        painter.note("  " + spell_hint(f"ipexctl fetch {word} {globs}", target, root))
 
 
 def describe_checkpoint(event: run_events.Checkpoint) -> str:
