@@ -34,7 +34,7 @@ def forecast_text(plan: Plan) -> str:
     labelled = {
         "packages": _packages_text(plan),
         "fetch": _fetch_text(plan),
-        "send": _send_text(plan),
+        "send": describe_sending(plan),
     }
     lines = [f"{label:{LABEL}}{text}" for label, text in labelled.items()]
     groups: dict[tuple[str, ...], list[HostInstall]] = {}
@@ -73,7 +73,8 @@ def _fetch_text(plan: Plan) -> str:
     return f"{_bytes_text(plan.lacking)} to this machine"
 
 
-def _send_text(plan: Plan) -> str:
+def describe_sending(plan: Plan) -> str:
+    """Return how much each host gets, and from where."""
     hosts = [part for part in plan.todo if part.lacking]
     if not hosts:
         return "nothing: the hosts have every file"

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ipexctl.base.host_outcome import HostState
 from ipexctl.base.sizes import format_bytes, transfer_minutes
-from ipexctl.install.command.install_forecast import forecast_document, show_forecast
+from ipexctl.install.command.install_forecast import (
+    describe_sending,
+    forecast_document,
+    show_forecast,
+)
 from ipexctl.install.install_plan import EnvState, InstallReport, Plan
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.stack import mpi
@@ -50,8 +54,8 @@ def _cuda_lines(plan: Plan) -> list[str]:
 def cost_line(report: InstallReport) -> str:
     if report.check and report.plan:
         plan = report.plan
-        bytes_ = f"{format_bytes(plan.to_fetch)} and send {format_bytes(plan.to_send)}"
-        return f"would fetch {bytes_}; nothing was changed, {report.seconds:.1f} s"
+        fetch = f"would fetch {format_bytes(plan.to_fetch)}, send {describe_sending(plan)}"
+        return f"{fetch}. Nothing was changed, {report.seconds:.1f} s"
     return (
         f"{format_bytes(report.fetched)} from indexes, {format_bytes(report.sent)} to hosts, "
         + f"{format_bytes(report.passed)} from host to host, " * bool(report.passed)
