@@ -92,12 +92,22 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
         origin = f"{source}:{_line_of_key(text, key)}"
         if _setting_kind(key) is None:
             kinds = setting_kinds()
-            message = f"{origin}: {key!r} is not a setting{did_you_mean(key, kinds)}"
+            known = SECTIONS if isinstance(value, dict) else kinds
+            guess = "" if _is_run_option(key) else did_you_mean(key, known)
+            message = f"{origin}: {key!r} is not a setting{guess}"
             raise InputError(
                 message, hint=f"available settings: {', '.join(kinds)}", slug="setting-unknown"
             )
         settings[key] = Setting(key, check_setting(key, value, origin), origin)
     return settings
+
+
+def _is_run_option(key: str) -> bool:
+    """Return whether this is an option of `run` that only the command line has."""
+    from ipexctl.base.option import options_of
+    from ipexctl.local.run_options import RunOptions
+
+    return key.removeprefix("run.") in options_of(RunOptions)
 
 
 def check_setting(key: str, value: Any, origin: str) -> Any:
