@@ -69,6 +69,9 @@ def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str
     """Report and return findings: id, hosts, text. Raise RunFailed for findings that would break
     the run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
+    name = flight.options.name
+    if taken := core.find_named_runs(facts, name):
+        note(f"the name {name} is taken by active run {taken[0]}: commands need the run ID instead")
     if plan := flight.plan:
         queued = flight.options.queue
         facts = [core.keep_competing_runs(f, plan, queued=queued) for f in facts]

@@ -41,7 +41,7 @@ from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.ranks_per_host import fit_rank_count
 from ipexctl.run.prepare_hosts import call_every_host, note_borrowed_envs, prepare_host
 from ipexctl.run.run_plan import add_shares, choose_run_network, make_run_plan, make_run_request
-from ipexctl.run.run_script import Script, new_run_id, read_script
+from ipexctl.run.run_script import Script, move_refused_first, new_run_id, read_script
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.event_notifier import EventNotifier
 from ipexctl.run.watch.run_folder import AttemptFolders, RunFolder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import secrets
 import time
 from collections.abc import Container, Sequence
@@ -240,3 +241,34 @@ def find_leading_options(
 
 def new_run_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+
+
+_REFUSED = re.compile(r"unrecognized arguments: (.+)")  # argparse
+
+
+def move_refused_first(typed: Typed, lines: Sequence[str]) -> Typed:
+    """Return the command with the arguments that the script refused before it, if all of them are
+    options of `run`. `lines`: the last ones of a rank."""
+    match = _REFUSED.search(lines[-1]) if lines else None
+    refused = match[1].split() if match else []
+    script = list(typed.script)
+    starts = (i for i in range(1, len(script)) if script[i : i + len(refused)] == refused)
+    start = next(starts, 0)
+    if not refused or not start or "--" in typed.options or not _are_own_options(refused):
+        return typed
+    del script[start : start + len(refused)]
+    return replace(typed, options=(*typed.options, *refused), script=tuple(script))
+
+
+def _are_own_options(words: Sequence[str]) -> bool:
+    """Return whether these are options of `run` with their values."""
+    metavars = {flag: o.metavar for o in options_of(RunOptions).values() for flag in o.flags}
+    metavars |= dict.fromkeys((*_OPTIONS, "-l", "--limit", "-x", "--exclude"), "VALUE")
+    remaining = list(words)
+    while remaining:
+        name, sign, _ = remaining.pop(0).partition("=")
+        if name not in metavars or (sign and not metavars[name]):
+            return False
+        if metavars[name] and not sign and (not remaining or remaining.pop(0).startswith("-")):
+            return False
+    return True
