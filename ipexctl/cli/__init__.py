@@ -14,7 +14,7 @@ import typer
 
 from ipexctl import __version__
 from ipexctl.cli import streams
-from ipexctl.cli.help.help_layout import EVERYTHING
+from ipexctl.cli.help_layout import EVERYTHING
 from ipexctl.cli.lazy_group import LazyGroup, declaration_of, grouped_commands
 from ipexctl.errors import (
     EXIT_BUG,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from ipexctl.cli.help.help_layout import HelpCommand, HelpGroup
+from ipexctl.cli.help_layout import HelpCommand, HelpGroup
 from ipexctl.quick_dataclass import dataclass
 
 C = TypeVar("C", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ import typer
 import typer.main
 
 from ipexctl.cli.declared_command import Declaration, register_command
-from ipexctl.cli.help.help_layout import HelpGroup
+from ipexctl.cli.help_layout import HelpGroup
 from ipexctl.quick_dataclass import dataclass
 
 GROUPS = ("Start here", "Hosts", "Stack", "Runs", "Plays", "Files", "More")

@@ -16,7 +16,7 @@ import typer
 
 from ipexctl.base.option import Option, Seconds, option, options_of
 from ipexctl.cli import streams
-from ipexctl.cli.help.help_layout import hosts_option, output_option
+from ipexctl.cli.help_layout import hosts_option, output_option
 from ipexctl.cli.streams import fold_for_stderr
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.declared_command import command
-from ipexctl.cli.help.help_layout import output_option
+from ipexctl.cli.help_layout import output_option
 from ipexctl.cli.options import Json, Root, end_command, on_hosts
 from ipexctl.errors import InputError
 

@@ -87,12 +87,6 @@ def judge_preflight(
     return Judged(fails, warns)
 
 
-def find_named_runs(facts: Sequence[Facts], name: str) -> list[str]:
-    """Return the IDs of this account's active runs that have this name."""
-    runs = (run for f in facts for run in f.condition.load.runs)
-    return sorted({run.id for run in runs if run.own and name and run.name == name})
-
-
 def keep_competing_runs(facts: Facts, plan: LaunchPlan, *, queued: bool) -> Facts:
     """Return facts with only those other runs that use the CPUs of this one; a run that is queued
     waits for them."""

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.cli import lazy_group
-from ipexctl.cli.help import help_layout
+from ipexctl.cli import help_layout, lazy_group
 from tests.cli import command_tree, ipexctl
 
 ROOT = Path(__file__).parents[2]

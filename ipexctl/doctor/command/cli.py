@@ -11,7 +11,7 @@ import typer
 
 from ipexctl.base.option import option
 from ipexctl.cli.declared_command import command
-from ipexctl.cli.help.help_layout import output_option
+from ipexctl.cli.help_layout import output_option
 from ipexctl.cli.options import Json, Root, Yes, on_hosts
 from ipexctl.errors import InputError, unknown_value
 from ipexctl.quick_dataclass import dataclass

@@ -13,7 +13,7 @@ import typer
 from ipexctl.base import quoting
 from ipexctl.base.option import options_of
 from ipexctl.cli.declared_command import command
-from ipexctl.cli.help.help_layout import output_option
+from ipexctl.cli.help_layout import output_option
 from ipexctl.cli.options import (
     Json,
     Root,

@@ -14,7 +14,7 @@ import typer
 
 from ipexctl.base.typed_command import Typed
 from ipexctl.cli.declared_command import command
-from ipexctl.cli.help.help_layout import run_option
+from ipexctl.cli.help_layout import run_option
 from ipexctl.cli.options import NoFold, Root, Ui, Verbose, json_option, on_hosts
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.declared_command import command
-from ipexctl.cli.help.help_layout import output_option
+from ipexctl.cli.help_layout import output_option
 from ipexctl.cli.options import (
     FROM_ZERO,
     Check,

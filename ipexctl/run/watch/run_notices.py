@@ -9,6 +9,7 @@ from ipexctl.base import quoting
 from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.common import run_events
 from ipexctl.facts.facts import Facts
+from ipexctl.facts.other_runs_facts import find_named_runs
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.suggested_commands import spell_hint
@@ -18,7 +19,6 @@ from ipexctl.run.outcome.run_result import DetachedRun, Tally
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.output.loss_check import BadLoss, LossWatch
-from ipexctl.run.preflight_rules import find_named_runs
 from ipexctl.run.watch.fetch_outputs import compose_fetch_words
 from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_watchers import Painter
@@ -114,7 +114,7 @@ def note_detached_run(
 ) -> None:  # fmt: skip
     """Say how to return to a run that continues, by its name if no run had it at the start, and how
     to fetch its files when it has ended. `facts`: of its hosts, before it started."""
-    taken = find_named_runs(facts, options.name)
+    taken = find_named_runs((f.condition.load.runs for f in facts), options.name)
     word = options.name if options.name and not taken else run.run_id
     if run.why:
         painter.note(f"no host can be reached from here any more: {run.why}")

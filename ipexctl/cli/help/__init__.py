@@ -1,1 +1,0 @@
-"""The help of commands: options in groups, examples, and the first screen."""
