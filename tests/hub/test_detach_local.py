@@ -66,7 +66,7 @@ def test_a_detached_run_is_listed_and_waited_for(here: Here) -> None:
     (row,) = here.listed()
     assert done.stdout == f"{row['run_id']}\n"  # what ranks print meanwhile is on stderr
     for command in ("attach", "stop"):
-        assert f"  ipexctl {command} {row['run_id']}" in done.stderr
+        assert f"  ipexctl {command} bert" in done.stderr
     assert here.call("wait", "bert").returncode == 0
     (row,) = here.listed("-a")
     assert (row["state"], row["exit_code"], row["ranks_ended_well"]) == ("done", 0, 2)
