@@ -43,6 +43,9 @@ def lab_up(
             help="Properties of one host: node02:nic=ens3,shm=64m.",
         ),
     ] = None,
+    flat: Annotated[
+        bool, typer.Option("--flat", help="Start one host with N addresses, to test at scale.")
+    ] = False,
     ipv6: Annotated[
         bool, typer.Option("--ipv6", help="Give the hosts IPv6 addresses only.")
     ] = False,
@@ -71,7 +74,8 @@ def lab_up(
     from ipexctl.lab import Lab, LabSpec
     from ipexctl.lab.cluster.lab_spec import parse_hosts
 
-    spec = LabSpec(name, parse_hosts(n, host or []), ipv6)
+    hosts = parse_hosts(n, host or []) if host or not flat else ()
+    spec = LabSpec(name, hosts, flat=n if flat else 0, ipv6=ipv6)
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.lab.cluster.lab_plan import HOME
+from ipexctl.lab import LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop
 from tests.install.over_ssh import install, stock
-from tests.practice_hosts import give_to_account
 
 pytestmark = pytest.mark.lab
 
 
 def test_a_home_that_three_hosts_share_is_sent_and_built_once(
-    shop: Shop, make_lab: MakeLab, tmp_path: Path
+    shop: Shop, make_lab: MakeLab
 ) -> None:
     stock(shop, copied=20 << 20)
-    (tmp_path / "home").mkdir(mode=0o700)
-    host = HostSpec(covers=((HOME, str(tmp_path / "home")),))
-    lab = make_lab(LabSpec(name="onehome", hosts=(host,) * 3))
-    give_to_account(lab, "node01", HOME)
+    lab = make_lab(LabSpec(name="onehome", flat=3).checked())
     outcome = install(shop, lab)
     assert outcome.code == 0, outcome.err + outcome.out
     assert set(outcome.states) <= {"changed", "ok"}  # who comes second finds it done

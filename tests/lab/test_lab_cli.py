@@ -60,10 +60,11 @@ def test_a_lab_lives_from_up_to_down(lab_cli):
     assert json.loads(lab_cli("status", "--json").stdout)["labs"] == []
 
 
+@pytest.mark.parametrize("more", [(), ("--flat",)])
 def test_what_lab_up_says_next_makes_a_project_that_needs_neither_f_nor_F(  # noqa: N802
-    lab_cli, tmp_path
+    lab_cli, tmp_path, more
 ):
-    up = lab_cli("up", "-n", "2", "--owner", str(os.getpid()))
+    up = lab_cli("up", "-n", "2", "--owner", str(os.getpid()), *more)
     (state,) = json.loads(lab_cli("status", "--json").stdout)["labs"]
     init = next(line for line in up.stdout.splitlines() if line.startswith("  ipexctl init -F "))
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "own"), "PYTHONPATH": str(REPO)}
@@ -71,7 +72,7 @@ def test_what_lab_up_says_next_makes_a_project_that_needs_neither_f_nor_F(  # no
     done = ipexctl(*shlex.split(init)[1:], cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     found = json.loads(ipexctl("doctor", "--json", cwd=tmp_path, env=env).stdout)["hosts"]
-    wanted = [host["name"] for host in state["hosts"]]
+    wanted = state["addresses"] or [host["name"] for host in state["hosts"]]
     assert [(h["name"], h["error"]) for h in found] == [(name, None) for name in wanted]
 
 
@@ -99,6 +100,7 @@ def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
         (("down",), 2, "lab 'lab' is not up"),
         (("fault", "node01", "kill"), 2, "lab 'lab' is not up"),
         (("up", "--host", "node07:nic=ens3"), 2, "no host 'node07' in this lab"),
+        (("up", "--flat", "--host", "node01:nic=ens3"), 2, "a flat lab has no shapes"),
         (("up", "--owner", "99999999"), 2, "--owner 99999999: there is no such process"),
         (("up", "--owner", "-5"), 2, "--owner -5: there is no such process"),
         (("up", "--owner", "0"), 2, "--owner 0: there is no such process"),
@@ -210,3 +212,13 @@ def test_missing_tools_leave_the_lower_rungs(tmp_path):
     with refused("rung-unavailable", "user") as caught:
         choose_rung(LabSpec.plain(1), "user", path=str(tmp_path))
     assert "apt-get install -y iproute2 mount util-linux" in caught.value.why
+
+
+def test_a_flat_lab_has_many_addresses_on_one_host(make_lab):
+    lab = make_lab(LabSpec(name="flat", flat=300))
+    assert lab.targets == tuple(lab.hostfile.read_text().split())
+    assert (len(lab.targets), len(lab.known_hosts.read_text().splitlines())) == (300, 1)
+    for target in (lab.targets[0], lab.targets[-1]):
+        argv = ["ssh", "-F", str(lab.ssh_config), target, "echo $SSH_CONNECTION"]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert said.split()[2:] == [target, "22"]

@@ -32,9 +32,10 @@ Subsystem sftp internal-sftp
 """
 
 
-def sshd_config(*, penalties: bool) -> str:
-    """Allow keys only, no PAM. `penalties`: this sshd knows the setting."""
-    return _SSHD + _HOST_SSHD + "PerSourcePenalties no\n" * penalties
+def sshd_config(*, sessions: int, penalties: bool) -> str:
+    """Allow keys only, no PAM; `sessions` > 0 raises the limits, `penalties`: sshd knows them."""
+    limits = f"MaxStartups {sessions}\nMaxSessions {sessions}\n" if sessions else ""
+    return _SSHD + _HOST_SSHD + limits + "PerSourcePenalties no\n" * penalties
 
 
 # sshd runs this for every session on the flat rung: the account's own home is a different one.
@@ -65,7 +66,7 @@ def loopback_sshd_config(plan: LabPlan, host: LabHostPlan, folder: Path) -> str:
 
 
 def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
-    """Return settings for `ssh -F`: one block per host."""
+    """Return settings for `ssh -F`: one block per host, or one pattern for a flat lab."""
     proxy_line = f"    ProxyCommand {proxy}\n" if proxy else ""
     common = (
         f"    User {plan.user}\n"
@@ -79,16 +80,21 @@ def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
         "    ConnectTimeout 10\n"
         f"{proxy_line}"
     )
+    if plan.flat:
+        return f"Host {' '.join(plan.patterns)}\n{common}"
     blocks = (f"Host {host.name}\n    HostName {host.address}\n{common}" for host in plan.hosts)
     return "\n".join(blocks)
 
 
 def hostfile_text(plan: LabPlan) -> str:
-    return "".join(f"{host.name}\n" for host in plan.hosts)
+    words = plan.flat or tuple(host.name for host in plan.hosts)
+    return "".join(f"{word}\n" for word in words)
 
 
 def known_hosts(plan: LabPlan, keys: dict[str, str]) -> str:
-    """Return one line per host with its name and address."""
+    """Return one line per host with its name and address, or one of patterns for a flat lab."""
+    if plan.flat:
+        return f"{','.join(plan.patterns)} {keys[plan.hosts[0].name]}\n"
     if plan.port != 22:
         names = {h.name: f"[{h.name}]:{plan.port},[{h.address}]:{plan.port}" for h in plan.hosts}
     else:

@@ -21,6 +21,7 @@ from ipexctl.lab.cluster.processes import run_tool
 from ipexctl.quick_dataclass import dataclass
 
 _NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
+_FLAT_SESSIONS = 2000
 _FIRST_UID = 20001
 # When ssh ends, so does the process that reads from the host; SIGHUP may be ignored here.
 _CONNECT = 'exec 3<>"/dev/tcp/$0/$1" || exit; { cat >&3; kill $$; } <&0 >/dev/null & exec cat <&3'
@@ -70,6 +71,7 @@ def state_document(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[
         "link": plan.link,
         "watchdog": os.getpid(),
         "switch": switch,
+        "addresses": plan.flat,
         "uid": free_uid(),
         "hosts": {h.name: [h.address, h.home, bool(h.spec.disk)] for h in plan.hosts},
     }
@@ -241,7 +243,9 @@ def _files(folder: Path, plan: LabPlan, host: LabHostPlan, uid: int) -> dict[str
         "/etc/hosts": config_text.etc_hosts(host),
         "/etc/resolv.conf": "",
         "/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
-        "/etc/ssh/sshd_config": config_text.sshd_config(penalties=_knows_penalties()),
+        "/etc/ssh/sshd_config": config_text.sshd_config(
+            sessions=_FLAT_SESSIONS if plan.flat else 0, penalties=_knows_penalties()
+        ),
         "/etc/ssh/ssh_host_ed25519_key": (base / "host_key").read_text(),
         "/etc/ssh/authorized_keys": (folder / "id_ed25519.pub").read_text(),
     }

@@ -44,6 +44,8 @@ class LabPlan:
     hosts: tuple[LabHostPlan, ...]
     rung: str = rung_limits.FULL
     port: int = 22
+    flat: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
 
 
 def find_free_blocks(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
@@ -58,11 +60,18 @@ def find_free_blocks(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Ne
 def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rung_limits.FULL) -> LabPlan:
     """Plan a lab: card k of host i is at block + k*256 + 11 + i, so each has its own network."""
     first = str(block.network_address).split(".")
-    # The link's name contains the block: adding it claims the block for this lab.
-    link = f"ilab{first[1]}-{first[2]}"
+    common: dict[str, object] = {
+        "name": spec.name,
+        "user": "trainer",
+        # The link's name contains the block: adding it claims the block for this lab.
+        "link": f"ilab{first[1]}-{first[2]}",
+        "rung": rung,
+    }
+    if spec.flat:
+        return _plan_flat(spec, block, common)
     hosts = tuple(_plan_host(spec, block, i) for i in range(len(spec.hosts)))
     gateway = f"{_ipv6(block, 1)}/64" if spec.ipv6 else f"{block[1]}/24"
-    return LabPlan(spec.name, "trainer", link, gateway, hosts, rung)
+    return LabPlan(gateway=gateway, hosts=hosts, **common)  # type: ignore[arg-type]
 
 
 def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) -> LabPlan:
@@ -86,6 +95,19 @@ def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> LabHostPlan:
     return LabHostPlan(host.name, address(block, offsets[0]), nics, host, HOME)
 
 
+def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:
+    addresses = tuple(str(block[_FIRST + i]) for i in range(spec.flat))
+    nic = LabNic("eth0", "p0n0", _mac(block, _FIRST), tuple(f"{a}/22" for a in addresses))
+    host = HostSpec(name="flat")
+    return LabPlan(
+        gateway=f"{block[1]}/22",
+        hosts=(LabHostPlan("flat", addresses[0], (nic,), host, HOME),),
+        flat=addresses,
+        patterns=tuple(f"{_dots(net)}.*" for net in block.subnets(new_prefix=24)),
+        **common,  # type: ignore[arg-type]
+    )
+
+
 def _ipv4(block: IPv4Network, offset: int) -> str:
     return str(block[offset])
 
@@ -94,6 +116,10 @@ def _ipv6(block: IPv4Network, offset: int) -> str:
     """Return a unique local address made of the IPv4 one: fd10:64:4::11 for 10.64.4.11."""
     first, second, third, last = str(block[offset]).split(".")
     return f"fd{first}:{second}:{third}::{last}"
+
+
+def _dots(network: IPv4Network) -> str:
+    return str(network[0]).rpartition(".")[0]
 
 
 def _mac(block: IPv4Network, offset: int) -> str:

@@ -11,6 +11,7 @@ from ipexctl.quick_dataclass import dataclass
 
 FAULTS = ("kill", "freeze", "unplug", "changed-key", "fill-disk", "no-sshd")
 MAX_HOSTS = 200
+MAX_FLAT = 1000
 
 
 def lab_command(verb: str, lab: str, *words: str) -> str:
@@ -40,8 +41,11 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class LabSpec:
+    """A lab. `flat` > 0 asks for one host with that many addresses instead of `hosts`."""
+
     name: str = "lab"
     hosts: tuple[HostSpec, ...] = ()
+    flat: int = 0
     ipv6: bool = False  # only IPv6 addresses, except loopback
 
     @classmethod
@@ -52,6 +56,8 @@ class LabSpec:
     def checked(self) -> LabSpec:
         """Return the same with every host named, or raise InputError."""
         check_name(self.name)
+        if self.flat:
+            return self._check_flat()
         if not 1 <= len(self.hosts) <= MAX_HOSTS:
             raise InputError(
                 f"a lab must have 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}",
@@ -63,6 +69,26 @@ class LabSpec:
         if repeated:
             raise InputError(f"host name '{repeated[0]}' is listed twice", slug="host-listed-twice")
         return replace(self, hosts=hosts)
+
+    def _check_flat(self) -> LabSpec:
+        if self.ipv6:
+            raise InputError(
+                "a flat lab has IPv4 addresses",
+                hint="leave out --flat or --ipv6",
+                slug="options-conflict",
+            )
+        if self.hosts:
+            raise InputError(
+                "a flat lab has no shapes",
+                hint="leave out --flat or --host/--isa",
+                slug="options-conflict",
+            )
+        if not 1 <= self.flat <= MAX_FLAT:
+            raise InputError(
+                f"a flat lab must have 1 to {MAX_FLAT} addresses, not {self.flat}",
+                slug="host-count-invalid",
+            )
+        return self
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -67,6 +67,7 @@ class Lab:
     user: str
     watchdog: int
     link: str
+    addresses: tuple[str, ...]
     rung: str
     left_out: tuple[str, ...]
     _uid: int
@@ -119,6 +120,7 @@ class Lab:
             user=state["user"],
             watchdog=state["watchdog"],
             link=state["link"],
+            addresses=tuple(state["addresses"]),
             rung=state["rung"],
             left_out=tuple(state["left_out"]),
             _uid=state["uid"],
@@ -140,6 +142,11 @@ class Lab:
     @property
     def identity(self) -> Path:
         return self.folder / "id_ed25519"
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The words of the hostfile: host names, or the addresses of a flat lab."""
+        return self.addresses or tuple(self.hosts)
 
     @property
     def hosts(self) -> Mapping[str, LabHost]:
@@ -207,8 +214,10 @@ class Lab:
         this lab's sshd may be unable to allocate a terminal, that of `shell_argv`."""
         if root or self.rung == rung_limits.FLAT:
             return self.shell_argv(host, argv, user="root")
-        self._require_host(host)
-        return ["ssh", "-F", str(self.ssh_config), host, *([quote(argv)] if argv else ())]
+        if host not in self.addresses:
+            self._require_host(host)
+        target = self.addresses[0] if host in self.hosts and self.addresses else host
+        return ["ssh", "-F", str(self.ssh_config), target, *([quote(argv)] if argv else ())]
 
     def _enter_command(self, pid: int, uid: int) -> list[str]:
         if self.rung == rung_limits.FLAT:

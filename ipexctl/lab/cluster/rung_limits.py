@@ -30,6 +30,12 @@ def fit_spec_to_rung(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]
     """Return what of `spec` the rung can simulate, and words for what it leaves out."""
     if rung != FLAT:
         return spec, ()
+    if spec.flat:
+        raise InputError(
+            "the flat rung has no --flat lab",
+            hint=f"start {min(spec.flat, 8)} hosts with -n",
+            slug="options-conflict",
+        )
     plain, left_out = HostSpec(), list[str]()
     for host in spec.hosts:
         words = [word for f, word in _FLAT_HOST.items() if getattr(host, f) != getattr(plain, f)]
