@@ -17,7 +17,7 @@ from ipexctl.report.material.training_curves import (
     points_along,
 )
 
-QUEUED = 60.0  # seconds from the start of the command from which it had to wait for the hosts
+QUEUED = 10.0  # seconds from the start of the command from which it had to wait for the hosts
 
 
 def section_document(material: Material) -> dict[str, Any]:
