@@ -150,6 +150,23 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
     assert attempts.section_document(of_hosts(2)) == {"attempts": []}
 
 
+def test_an_attempt_that_begins_again_repeats_steps_that_count_from_0():
+    second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
+
+    def count_from_0(of, steps):
+        lines = attempt(of, steps=steps).printed
+        return replace(
+            attempt(of), printed=tuple(replace(p, step=p.step and p.step - 1) for p in lines)
+        )
+
+    of = material(count_from_0(made(ListedState.FAILED), 37), count_from_0(second, 60))
+    one, two = attempts.section_document(of)["attempts"]
+    assert [row[3:5] for row in (one, two)] == [["0 to 36", ""], ["0 to 59", "37 steps"]]
+    silent = material(replace(attempt(made()), printed=()), replace(attempt(second), printed=()))
+    rows = attempts.section_document(silent)["attempts"]
+    assert [row[3:5] for row in rows] == [["none printed", ""]] * 2
+
+
 def test_an_exception_is_placed_at_the_last_line_of_the_users_own_code():
     text = """Traceback (most recent call last):
   File "train.py", line 3, in <module>

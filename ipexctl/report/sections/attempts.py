@@ -18,31 +18,34 @@ MONO = (2,)
 
 def section_document(material: Material) -> dict[str, Any]:
     """Return a row for each attempt; none for a run that began once."""
-    rows, reached = [], 0
+    rows, reached = [], -1  # the last step so far; the first one may be 0
     for attempt in material.attempts:
         checkpoint = dict(material.began_from).get(attempt.run.attempt, "")
-        first, last = _find_step_range(material, attempt, checkpoint)
-        repeated = max(0, min(reached, last) - first + 1) if first and reached else 0
+        steps = _find_step_range(material, attempt, checkpoint)
+        repeated = max(0, min(reached, steps[1]) - steps[0] + 1) if steps else 0
         rows.append(
             [
                 str(attempt.run.attempt),
                 fold(attempt.run.about.hosts),
                 checkpoint or "the beginning",
-                f"{first:,} to {last:,}" if last else "none printed",
+                f"{steps[0]:,} to {steps[1]:,}" if steps else "none printed",
                 count(repeated, "step") if repeated else "",
                 duration(attempt.run.seconds),
                 _ending_text(attempt),
             ]
         )
-        reached = max(reached, last)
+        reached = max(reached, steps[1]) if steps else reached
     return {"attempts": rows if len(rows) > 1 else []}
 
 
-def _find_step_range(material: Material, attempt: Attempt, checkpoint: str) -> tuple[int, int]:
-    """Return the first and the last step; that after its checkpoint, if it was printed later."""
+def _find_step_range(
+    material: Material, attempt: Attempt, checkpoint: str
+) -> tuple[int, int] | None:
+    """Return the first and the last step; that after its checkpoint, if it was printed later. None:
+    no step was printed."""
     steps = [line.step for line in attempt.printed if line.step is not None]
     if not steps:
-        return 0, 0
+        return None
     saved = (c.step for c in material.checkpoints if c.name == checkpoint and c.step is not None)
     return min(min(steps), next(saved, min(steps)) + 1), max(steps)
 
