@@ -24,6 +24,7 @@ from ipexctl.local.run_options import (
     RunOptions,
 )
 from ipexctl.local.settings import load_settings
+from ipexctl.local.shipped_tables import migration_rules
 from ipexctl.machines.fleet import Fleet, start_in_thread
 from ipexctl.machines.suggested_commands import other_pythons, spell_hint, suggest_command
 from ipexctl.machines.target import Target
@@ -430,9 +431,11 @@ class _Run:
 
 
 def _import_late_modules(several: bool) -> None:  # noqa: FBT001
-    """Import modules that are needed once the hosts have answered, while they start Python."""
+    """Import what is needed once the hosts have answered, while they start Python."""
+    from ipexctl.run import preflight  # noqa: F401
     from ipexctl.run.watch import session  # noqa: F401
 
+    migration_rules()
     if several:
         import cryptography.x509  # noqa: F401  tls_keys.py needs it
 

@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 from ipexctl.base import toml
@@ -32,13 +33,14 @@ class Rule:
     calls: tuple[str, ...] = ()
     distributions: tuple[str, ...] = ()
     install: str = ""
-    pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         first = next((f"{name} {version}" for name, version in self.versions.items()), "")
         object.__setattr__(self, "since", self.since or first)
-        pattern = "|".join(map(fnmatch.translate, self.names))
-        object.__setattr__(self, "pattern", re.compile(pattern))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(fnmatch.translate, self.names)))
 
     def first_versions(self) -> dict[str, tuple[int, ...]]:
         return {name: version_of(text) for name, text in self.versions.items()}
