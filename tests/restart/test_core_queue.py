@@ -91,6 +91,22 @@ def test_a_run_that_left_the_queue_is_not_before_others_and_has_its_place_when_i
         assert look(second) == place("run-1")
 
 
+def test_a_run_looks_at_its_place_once_per_second_or_when_its_order_is_another_one() -> None:
+    with queued("run-1", 10.0, "0") as first, queued("run-2", 20.0, "0") as second:
+        place_at_first = second.follow(WAITS, 5.0)
+        assert place_at_first and place_at_first.before == [f"run-1 of {ME}"]
+        assert second.follow(WAITS, 5.9) is None
+        assert second.follow(WAITS, 6.1)
+        first.go_to(CLAIMS)
+        in_vain = [second.follow(CLAIMS, now) for now in (6.2, 6.3)]
+        assert [place and place.claimed for place in in_vain] == [False, False]
+        assert second.state == WAITS
+        first.close()
+        claimed = second.follow(CLAIMS, 6.4)
+        assert claimed and claimed.claimed
+        assert second.follow(CLAIMS, 6.5) is None
+
+
 def test_a_ticket_goes_with_its_process() -> None:
     code = f"""
 from ipexctl.common.keeper_messages import CLAIMS

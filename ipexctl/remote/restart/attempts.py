@@ -39,7 +39,7 @@ def op_forget(call, root, known_as, run_id, by):
     folder = run_folders.folder_of(root, run_id)
     why = "stopped by %s" % by if by else "it is over on its other hosts"
     end = RunEnded(why, False, by_user=bool(by), cut_off=not by)
-    journal.write_lines(keeper.attempts_of(folder, known_as), os.O_APPEND, [end.document()])
+    journal.write_lines(journal.attempts_path(folder, known_as), os.O_APPEND, [end.document()])
     queued_runs.forget_order(folder, known_as)
     return {}
 
@@ -47,7 +47,7 @@ def op_forget(call, root, known_as, run_id, by):
 def op_record(call, root, known_as, run_id):
     """{root, known_as, run_id} -> {story: [RecordLine, ...], alive}"""
     folder = run_folders.folder_of(root, run_id)
-    lines = journal.read_lines(keeper.attempts_of(folder, known_as))
+    lines = journal.read_lines(journal.attempts_path(folder, known_as))
     return {"story": lines, "alive": control.is_alive(run_id, control.keeper_of(known_as))}
 
 

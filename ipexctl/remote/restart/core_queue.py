@@ -9,7 +9,7 @@ import os
 import re
 import socket
 
-from ipexctl.common.keeper_messages import CLAIMS, WAITS, QueuePlace
+from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.facts import read_other_runs
@@ -17,6 +17,7 @@ from ipexctl.remote.facts.probe_values import expand_cpu_list
 
 TICKET = re.compile(r"@ipexctl-queue/(\d+)/([a-z0-9-]{4,64})/(\d+)/([0-9,-]+)\Z")
 LONGEST = 107  # bytes of a name
+EVERY = 1.0  # seconds between two looks at the queue
 STARTED = 0  # the place of a run that has its CPUs
 
 
@@ -28,6 +29,7 @@ class CoreQueue:
         self.cpus = set(cpus) or os.sched_getaffinity(0)
         self.claims = []  # type: list[socket.socket]
         self.ticket = None  # type: socket.socket | None
+        self.order, self.next_look = WAITS, 0.0
         self.go_to(WAITS)
 
     def name_at(self, since):
@@ -36,6 +38,18 @@ class CoreQueue:
         if len(head + cpus) >= LONGEST:
             cpus = "%d-%d" % (min(self.cpus), max(self.cpus))
         return head + cpus
+
+    @property
+    def state(self):
+        return CLAIMS if self.claims else WAITS if self.ticket else LEFT
+
+    def follow(self, order, now):
+        """Do what is ordered, and return the run's place; None until the next look is due."""
+        if order == self.state and now < self.next_look:
+            return None
+        self.next_look = now + EVERY
+        self.go_to(order)
+        return self.look()
 
     def look(self):
         """Return this run's place: the runs before it, and those that use its CPUs now."""
@@ -58,7 +72,7 @@ class CoreQueue:
 
     def go_to(self, state):
         """Leave the queue, wait at the run's place, or claim all CPUs; wait if one has an owner."""
-        if state != CLAIMS or not self.claims:
+        if state != self.state:
             self.close()
             if state == CLAIMS and not self.claim():
                 state = WAITS

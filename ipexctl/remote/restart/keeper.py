@@ -24,7 +24,6 @@ from ipexctl.common.attempt_record import (
 from ipexctl.common.keeper_messages import (
     CLAIMS,
     LEFT,
-    WAITS,
     CheckpointLayout,
     HostReport,
     KeeperOrder,
@@ -60,7 +59,6 @@ SAYS = 2.0  # seconds until a state or an order is sent again
 ALONE = 5.0  # seconds beyond the lease without a leader
 LOST = 600.0  # seconds without a leader, until this keeper ends
 FOREVER = float("inf")  # a queued run waits until its hosts are back
-PLACE = 1.0  # seconds between two looks at the queue
 COMMIT = 10.0  # for a line to become part of the record
 SMALLER = "not more than half of the voters are reached from %s"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
@@ -134,8 +132,6 @@ class Keeper:
         queued = self.restart_plan.queued
         if not queued:
             return None
-        self.next_place, self.queue_order = 0.0, WAITS
-        self.queue_state = WAITS
         self.note(RunQueued(queued, self.order.about).document())
         if not self.order.secret:  # then nothing of it may be on a disk
             queued_runs.keep_order(self.folder, self.order)
@@ -334,7 +330,8 @@ class Keeper:
         for line in filter(None, map(RecordLine.any_of, new_lines)):
             self.record.fold(line)
         part, cleared = self.part, self.state.cleared
-        self.queue_order = order.queue
+        if self.queue is not None:
+            self.queue.order = order.queue
         if order.end:
             self.end_part("the run has ended")
             self.over = self.leader is None or self.others_know()
@@ -351,23 +348,15 @@ class Keeper:
                 part.write(HubAt(order.hub).document())
 
     def look_at_queue(self, now):
-        """Do what the leader ordered for the CPUs of this host, and report the run's place. Without
-        a leader, a run that has no ranks here leaves the queue until there is one."""
+        """Report the run's place. Without a leader, a run that has no ranks here leaves the queue
+        until there is one."""
         if self.queue is None:
             return
-        wanted = self.queue_order
-        if self.alone:
-            wanted = LEFT if self.part is None or self.part.ended else CLAIMS
-        if wanted != self.queue_state:
-            self.queue.go_to(wanted)
-            self.queue_state, self.next_place = wanted, 0.0
-        if now >= self.next_place:
-            self.next_place = now + PLACE
-            place = self.queue.look()
-            if place != self.state.place:
-                self.set_state("place", place)
-            if wanted == CLAIMS and not place.claimed:
-                self.queue_state = ""  # try it again
+        idle = self.part is None or self.part.ended
+        alone_order = LEFT if idle else CLAIMS
+        place = self.queue.follow(alone_order if self.alone else self.queue.order, now)
+        if place not in (None, self.state.place):
+            self.set_state("place", place)
 
     def others_know(self):
         """Return whether all hosts know of the end, or had enough time: not all may be reached."""
@@ -473,10 +462,6 @@ class Keeper:
             line = dict(line, at=round(time.time(), 1))
             appends = self.restart_plan.queued or self.noted
             flags = os.O_APPEND if appends else os.O_TRUNC
-            journal.write_lines(attempts_of(self.folder, self.name), flags, [line])
+            journal.write_lines(journal.attempts_path(self.folder, self.name), flags, [line])
         except OSError:
             pass  # a full disk
-
-
-def attempts_of(folder, host):
-    return os.path.join(folder, journal.ATTEMPTS + os.path.basename(host))

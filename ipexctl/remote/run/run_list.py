@@ -44,36 +44,40 @@ def op_list(call, root, known_as, only, newest, sizes):
         name = name_in(run, folder, known_as)
         alive = control.is_alive(run, name)
         guarded = alive or control.is_alive(run, control.guardian_of(name))
-        queued = find_queued_run(folder, name)
-        active = guarded or queued.get("queued", False)
-        if newest and ended_count >= newest and not active:
+        keeper = control.keeper_of(name)
+        kept = control.is_alive(first_run, keeper)
+        asleep = not kept and os.path.exists(queued_runs.order_path(folder, name))
+        may_wait = asleep or (kept and run == first_run)
+        if newest and ended_count >= newest and not (guarded or may_wait):
             continue
         data = journal.read_journal_bytes(journal.path_of(folder, name))
         records = journal.parse_records(data)
         # after a supervisor was killed, its guardian still has to record how that ended
         alive = alive or (guarded and not any("over" in record for record in records))
+        folder_of_first = os.path.join(root, "runs", first_run)
+        lines = journal.read_lines(journal.attempts_path(folder_of_first, name))
+        queued = find_queued_run(lines, kept, asleep) if run == first_run else {}
         if not records and not any(data) and not queued:
             continue
         ended_count += not (alive or queued.get("queued", False))
+        reply = control.ask_supervisor(first_run, keeper, {}) if kept and not alive else None
+        answer = KeeperAnswer.read(reply or {})
         row = dict(
             summarize_journal(records),
             run=run,
             host=name,
             alive=alive,
             last=last_line(folder, records),
+            unreadable=not records and not queued,
+            kept=kept,
+            waits=answer.waits,
+            leads=answer.leads,
+            bytes=disk_use.size_of(folder) if sizes else None,
         )
-        row["unreadable"] = not records and not queued
-        row.update({} if records else queued)
-        keeper = control.keeper_of(name)
-        row["kept"] = control.is_alive(first_run, keeper)
-        reply = control.ask_supervisor(first_run, keeper, {}) if row["kept"] and not alive else None
-        answer = KeeperAnswer.read(reply or {})
-        row["waits"], row["leads"] = answer.waits, answer.leads
-        row.update(read_attempt_record(os.path.join(root, "runs", first_run), name, run))
+        row.update(summarize_attempts(lines, run), **({} if records else queued))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             duration = run_folders.last_written(folder) - row["began"]  # its end was not recorded
             row["seconds"] = max(row["seconds"], duration)
-        row["bytes"] = disk_use.size_of(folder) if sizes else None
         age = time.time() - row["began"] if alive and row["began"] else 0.0
         if row["stall"] is not None:
             known_until = row["decided"] or (age if alive else row["seconds"])
@@ -85,30 +89,27 @@ def op_list(call, root, known_as, only, newest, sizes):
     return {"runs": rows}
 
 
-def find_queued_run(folder, name):
+def find_queued_run(lines, kept, asleep):
     """Return {waited: True, queued: whether it waits for its first attempt, asleep: whether it has
-    no keeper then, about, began, format} of a run with --queue, {} of any other one."""
-    lines = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
+    no keeper then, about, began, format} of a run with --queue, {} of any other one. `lines`: what
+    its keeper wrote; `kept`: whether that is alive."""
     if not lines or "queued" not in lines[0]:
         return {}
-    kept = os.path.exists(queued_runs.order_path(folder, name))
-    alive = control.is_alive(os.path.basename(folder), control.keeper_of(name))
     return {
         "waited": True,
-        "queued": kept or (alive and not any("attempt" in line for line in lines)),
-        "asleep": kept and not alive,
+        "queued": asleep or (kept and not any("attempt" in line for line in lines)),
+        "asleep": asleep,
         "about": lines[0].get("about"),
         "began": lines[0]["queued"],
         "format": journal.VERSION,
     }
 
 
-def read_attempt_record(folder, name, run):
+def summarize_attempts(documents, run):
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
     loss ended it, stopped: why no attempt follows, if a user wanted that, else "", done: whether
     the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
     another attempt followed, settled: whether the run is over according to that record}."""
-    documents = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
     record = []
     for line in documents:
         with suppress(TypeError):  # another version of ipexctl wrote it

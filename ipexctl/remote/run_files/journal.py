@@ -166,6 +166,10 @@ def path_of(folder, host):
     return os.path.join(folder, "journals", os.path.basename(host) or "-")
 
 
+def attempts_path(folder, host):
+    return os.path.join(folder, ATTEMPTS + os.path.basename(host))
+
+
 def list_kept_hosts(folder):
     """Return the hosts whose keepers have a record here, even if the run is still queued."""
     return [name[len(ATTEMPTS) :] for name in names_in(folder) if name.startswith(ATTEMPTS)]

@@ -1,0 +1,72 @@
+"""What a host tells of queued runs: real folders of runs, without their processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.common.attempt_record import AttemptBegins, RunEnded, RunQueued
+from ipexctl.remote.run import run_list
+from ipexctl.remote.run_files import journal, queued_runs
+from tests.made import start_order
+
+QUEUED = RunQueued(1000.0, {"command": "train.py"}).document()
+STOPPED = RunEnded("stopped by ann", False, by_user=True).document()
+
+
+class Host:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(mode=0o700)
+
+    def add_run(self, number: int, *lines: dict[str, Any], order: bool = False) -> str:
+        """Make the folder of a run of which no process lives."""
+        run = f"20261129-120000-{number:06d}"
+        folder = self.root / "runs" / run
+        folder.mkdir(parents=True)
+        (folder / "lock").write_text("")
+        if lines:
+            path = Path(journal.attempts_path(str(folder), "node01"))
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        if order:
+            queued_runs.keep_order(str(folder), start_order(host="node01"))
+        if not lines or "attempt" in lines[-1]:
+            kept = journal.create_journal(str(folder), "node01")
+            kept.add({"about": {}, "began": 5.0})
+            kept.add({"over": "ended"})
+        return run
+
+    def rows(self, newest: int = 0) -> dict[str, dict[str, Any]]:
+        answer = run_list.op_list(None, str(self.root), "node01", "", newest, sizes=False)
+        return {row["run"]: row for row in answer["runs"]}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "root")
+
+
+def test_a_queued_run_without_a_keeper_is_listed_however_many_have_ended(host: Host) -> None:
+    waiting = host.add_run(1, QUEUED, order=True)
+    ended = [host.add_run(number) for number in (2, 3, 4)]
+    rows = host.rows(newest=1)
+    assert set(rows) == {ended[-1], waiting}
+    row = rows[waiting]
+    assert (row["waited"], row["queued"], row["asleep"]) == (True, True, True)
+    assert (row["about"], row["began"], row["unreadable"]) == (
+        {"command": "train.py"},
+        1000.0,
+        False,
+    )
+    assert set(host.rows()) == {waiting, *ended}
+
+
+def test_a_run_that_left_the_queue_is_not_queued(host: Host) -> None:
+    stopped = host.add_run(1, QUEUED, STOPPED)
+    begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]).document())
+    rows = host.rows()
+    assert (rows[stopped]["queued"], rows[stopped]["stopped"]) == (False, "stopped by ann")
+    assert not rows[begun].get("queued") and rows[begun]["over"] == "ended"
