@@ -35,6 +35,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.logs import read_kept_tails
 from ipexctl.run.jobs.ps import (
     NEWEST,
+    SOON,
     find_run,
     gather_runs,
     make_verdict_reader,
@@ -137,6 +138,8 @@ def attach_and_follow(
                 result = attach_to_run(fleet, run, painter, interrupts, AttemptFolders())
             if isinstance(result, RunResult):
                 painter.result(result)
+            else:
+                note_detached_run(painter, result, target, root)
             return result
         finally:
             painter.close()
@@ -217,12 +220,13 @@ class Attempts:
 
     def follow_queued(self) -> RunResult | DetachedRun:
         """Wait for the first attempt, and return the result of the last one."""
-        if self.leaves:
-            return DetachedRun(self.run_id)
-        self.painter.note(QUEUED)
-        line = self._wait_for_next(0, ended_well=True)
-        if self.interrupts.detach or line is None:
-            return DetachedRun(self.run_id, "" if self.interrupts.detach else "no host answers")
+        if not self.leaves:
+            self.painter.note(QUEUED)
+        line = None if self.leaves else self._wait_for_next(0, ended_well=True)
+        if self.leaves or self.interrupts.detach:
+            return DetachedRun(self.run_id, queued=self._read_queue_text())
+        if line is None:
+            return DetachedRun(self.run_id, "no host answers")
         if isinstance(line, AttemptBegins):
             result = self._show_attempt(line)
             return self.follow(result) if result else DetachedRun(self.run_id)
@@ -276,10 +280,23 @@ class Attempts:
             time.sleep(LOOK)
         return end
 
+    def _read_run(self) -> ListedRun | None:
+        hosts = [host for host in self.fleet.agents if host not in self.silent]
+        return next(iter(gather_runs(self.fleet, only=self.run_id, hosts=hosts)), None)
+
+    def _read_queue_text(self) -> str:
+        """Return the run's place in the queue; "" if it is not queued. Its hosts first agree on
+        which of them leads."""
+        began = time.monotonic()
+        while (run := self._read_run()) and run.queued:
+            if run.waits or time.monotonic() - began > WAITS:
+                return run.queue_text
+            time.sleep(SOON)
+        return ""
+
     def _note_waits(self, previous: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""
-        hosts = [host for host in self.fleet.agents if host not in self.silent]
-        run = next(iter(gather_runs(self.fleet, only=self.run_id, hosts=hosts)), None)
+        run = self._read_run()
         waits = run.waits if run else ""
         if waits and waits.partition(" (")[0] != previous.partition(" (")[0]:
             self.painter.note(waits)
@@ -360,7 +377,6 @@ def attach_to_run(
     reachable = [host.host for host in plan.hosts if host.host in hosts]
     result = session.attach({name: fleet.agents[hosts[name]] for name in reachable})
     if isinstance(result, DetachedRun):
-        note_detached_run(painter, result, target, root)
         return result
     if session.missing:
         painter.note(f"the output of {fold(session.missing)} is not complete: not reached")

@@ -182,6 +182,7 @@ _OPTIONS = frozenset(
     | {"-hostfile", "--hostfile", "-machinefile", "--machinefile", "-H", "-hosts", "--hosts"}
     | {"--ssh-config"}
 )
+_FLAGS = ("--queue",)
 
 
 def move_options_first(typed: Typed, args: Sequence[str], own_options: Container[str]) -> Typed:
@@ -230,12 +231,14 @@ def find_leading_options(
     index = 0
     while index < len(args):
         name, sign, _ = args[index].partition("=")
-        recognized = name in _OPTIONS and name not in typed_options
+        is_flag = args[index] in _FLAGS
+        recognized = (name in _OPTIONS or is_flag) and name not in typed_options
         if not recognized or name.lstrip("-").replace("-", "_") in own_options:
             break
-        if not sign and (index + 1 == len(args) or args[index + 1].startswith("-")):
+        alone = sign or is_flag
+        if not alone and (index + 1 == len(args) or args[index + 1].startswith("-")):
             break
-        index += 1 if sign else 2
+        index += 1 if alone else 2
     return args[:index]
 
 

@@ -34,6 +34,9 @@ OWN = "ipexctl's own options go before the script: ipexctl run"
             ["-np", "4", "-f", "my hosts", "--lr", "1"],
             f"-np 4 -f 'my hosts' go to a.py; {OWN} -x b -np 4 -f 'my hosts' a.py --lr 1",
         ),
+        (["--queue"], f"--queue goes to a.py; {OWN} -x b --queue a.py"),
+        (["--queue", "-n", "6", "x"], f"--queue -n 6 go to a.py; {OWN} -x b --queue -n 6 a.py x"),
+        (["--queue=1"], ""),
         (["--lr", "1", "-n", "6"], ""),
         (["-n"], ""),
         (["-n", "--lr", "1"], ""),
@@ -65,6 +68,10 @@ def test_after_two_dashes_they_are_meant_for_the_script():
 def test_options_that_the_script_defines_are_its_own(text):
     own = read_source("a.py", text, main=True).options
     assert said_of(Typed(("run",), ("a.py", "-n", "6")), ["-n", "6"], own) == ""
+
+
+def test_a_script_may_have_an_option_queue():
+    assert said_of(Typed(("run",), ("a.py", "--queue")), ["--queue"], frozenset({"queue"})) == ""
 
 
 ARGPARSE = "import argparse\np = argparse.ArgumentParser()\n"

@@ -220,14 +220,26 @@ def test_a_name_that_an_active_run_of_this_account_has_is_said_to_be_taken(fligh
 @pytest.mark.parametrize(("name", "word"), [("bert", "r9"), ("llama", "llama"), ("", "r9")])
 def test_hints_name_a_run_by_its_name_if_no_other_active_run_has_it(name, word) -> None:
     change = part("condition", load=Load(runs=(LiveRun("r1", "ann", own=True, name="bert"),)))
+    notes = notes_on_leaving(DetachedRun("r9"), name, change(two()[0]))
+    assert [note.split()[-1] for note in notes[1:]] == [word, word]
+
+
+def test_hints_about_a_queued_run_follow_its_place() -> None:
+    place, *hints = notes_on_leaving(DetachedRun("r9", queued="r9 is queued: place 2"), "bert")
+    assert place == "r9 is queued: place 2"
+    assert [hint.split() for hint in hints] == [
+        ["ipexctl", "ps"], ["ipexctl", "attach", "bert"], ["ipexctl", "stop", "bert"]
+    ]  # fmt: skip
+
+
+def notes_on_leaving(run: DetachedRun, name: str, *facts: Facts) -> list[str]:
     notes: list[str] = []
     view = View()
     view.note = notes.append  # type: ignore[method-assign]
     painter = Painter(view)
-    options = RunOptions("t.py", name=name)
-    note_detached_run(painter, DetachedRun("r9"), Target(), ROOT, options, [change(two()[0])])
+    note_detached_run(painter, run, Target(), ROOT, RunOptions("t.py", name=name), facts)
     painter.close()
-    assert [note.split()[-1] for note in notes[1:]] == [word, word]
+    return notes
 
 
 def test_a_port_that_is_closed_late_is_not_one_that_was_opened_since(flight) -> None:

@@ -29,7 +29,7 @@ from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside
 from ipexctl.run.watch.run_folder import RunFolder
 from ipexctl.run.watch.run_notices import BARS_EVERY, MOST_BARS, Teller
-from ipexctl.run.watch.run_watchers import BACKLOG, Painter
+from ipexctl.run.watch.run_watchers import BACKLOG, Painter, View
 from tests.made import facts, host, prepared
 
 
@@ -355,6 +355,17 @@ def test_a_pipe_holds_the_hosts_back_and_misses_nothing():
     view.go.set()
     painter.close()
     assert (len(view.seen), painter.take_shown_bytes()) == (1000, {"n0": 1_000_000})
+
+
+def test_a_run_that_was_queued_is_shown_once_and_each_attempt_is():
+    shown: list[str] = []
+    view = View()
+    view.planned = lambda run_id, plan: shown.append(run_id)  # type: ignore[method-assign]
+    painter = Painter(view)
+    for run_id in ("r1", "r1", "r1-r02"):
+        painter.planned(run_id, made_plan())
+    painter.close()
+    assert shown == ["r1", "r1-r02"]
 
 
 class Broken(Slow):

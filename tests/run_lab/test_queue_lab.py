@@ -55,10 +55,17 @@ def test_runs_wait_for_the_cores_in_the_order_in_which_they_came(runner, tmp_pat
     assert cluster.comes_to(second_run, "queued", f"place 2 in the queue; before it: {first} of ")
     assert f"{second_run} is stopped" in cluster.call("stop", second_run)
     assert cluster.comes_to(third, "queued", f"place 2 in the queue; before it: {first} of ")
+    why = json.loads(cluster.call("why", third, "--json"))
+    assert (why["state"], why["waits"]) == ("queued", cluster.row(third)["waits"])
     shown = cluster.call("ps")
     assert re.search(rf"{first}  queued    0 of 3 ranks on node\[01-03\], queued \d+ s ago", shown)
+    watched = runner.start("--queue", "-n", "1", "-l", "node01", str(runner.script(SHORT)))
+    watched.until(event="plan")
     run.process.send_signal(signal.SIGTERM)
     assert run.finish()["exit_code"] == 130
+    assert cluster.call("logs", "--follow", third).split().count("up") == 3
+    assert watched.finish()["exit_code"] == 0
+    assert [event["event"] for event in watched.events].count("plan") == 1
     assert cluster.comes_to(first, "done")
     assert cluster.comes_to(third, "done")
     assert cluster.row(second_run)["state"] == "stopped"

@@ -88,6 +88,7 @@ def why_document(why: Why, stacks: bool = False) -> dict[str, Any]:
         "stalled": why.is_stalled,
         "quiet_seconds": situation.quiet if situation else None,
         "cause": run.cause or None,
+        "waits": run.waits or None,
         **(
             diagnosis_layout.diagnosis_document(why.diagnosis)
             if why.diagnosis

@@ -12,7 +12,13 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find_run, map_reporting_hosts
+from ipexctl.run.jobs.ps import (
+    AskedRun,
+    find_run,
+    map_reporting_hosts,
+    settle_queued_runs,
+    wait_until_over,
+)
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.rank_lines import Lines, LogTimes, Span
 
@@ -40,7 +46,13 @@ def show_logs(
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> AskedRun:  # fmt: skip
     with Fleet(target, root) as fleet:
-        return show_run_logs(fleet, find_run(fleet, wanted.run), wanted, show, bar=bar, when=when)
+        run = find_run(fleet, wanted.run)
+        if run.queued:
+            target.note(run.queue_text)
+        if run.queued and wanted.follow:
+            settle_queued_runs(fleet, [run])
+            run = wait_until_over(fleet, run, or_started=True)
+        return show_run_logs(fleet, run, wanted, show, bar=bar, when=when)
 
 
 def show_run_logs(

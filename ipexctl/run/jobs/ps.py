@@ -265,11 +265,16 @@ def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
     return run
 
 
-def wait_until_over(fleet: Fleet, run: ListedRun, seconds: float | None) -> ListedRun:
-    """Return the run when it has ended, or after this time."""
+def wait_until_over(
+    fleet: Fleet, run: ListedRun, seconds: float | None = None, *, or_started: bool = False
+) -> ListedRun:
+    """Return the run when it has ended, or after this time; with `or_started`, also when it has
+    started ranks."""
     began = tried = time.monotonic()
     pause = SOON
-    while not run.over and (seconds is None or time.monotonic() - began < seconds):
+    while not (run.over or (or_started and run.started)) and (
+        seconds is None or time.monotonic() - began < seconds
+    ):
         time.sleep(pause)
         if run.state in listed_runs.NO_RANKS and time.monotonic() - tried > REACH:
             _forget_downs(fleet, run)  # the hosts that answer may be the minority

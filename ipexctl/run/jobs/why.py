@@ -159,12 +159,12 @@ def _diagnose_now(
 ) -> tuple[Situation, Diagnosis, bool] | None:
     """Diagnose an active run from the looks of all hosts."""
     plan = _read_first_plan(answers, run)
-    if plan is None:
+    if plan is None and run.state not in NO_RANKS:
         raise InputError(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"
         )
     looks = {name: answer["look"] for name, answer in answers.items() if answer["look"]}
-    if not looks:
+    if plan is None or not looks:
         return None
     quiet = min(answers[name].value("quiet", float) for name in looks)
     alive = {name for name, answer in answers.items() if answer["alive"]}

@@ -213,6 +213,10 @@ class ListedRun:
         return leader_first[0].waits if self.state in NO_RANKS else ""
 
     @property
+    def queue_text(self) -> str:
+        return f"{self.id} is queued" + f": {self.waits}" * bool(self.waits)
+
+    @property
     def ends(self) -> dict[int, RankEnd]:
         """The ends of those ranks of a stalled run that have ended."""
         return {end.rank: end for report in self.seen for end in report.ends}

@@ -116,6 +116,7 @@ class DetachedRun:
 
     run_id: str
     why: str = ""
+    queued: str = ""  # its place, if it waits in the queue
 
     @property
     def exit_code(self) -> int:

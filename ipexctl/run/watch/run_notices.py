@@ -120,9 +120,9 @@ def note_detached_run(
         painter.note(f"no host can be reached from here any more: {run.why}")
         painter.note("the run continues if its hosts are up")
     else:
-        painter.note(f"run {run.run_id} continues in the background")
-    for command in ("attach", "stop"):
-        painter.note("  " + spell_hint(f"ipexctl {command} {word}", target, root))
+        painter.note(run.queued or f"run {run.run_id} continues in the background")
+    for command in (*["ps"] * bool(run.queued), f"attach {word}", f"stop {word}"):
+        painter.note("  " + spell_hint(f"ipexctl {command}", target, root))
     if patterns := compose_fetch_words(options):
         painter.note("files are not fetched at its end; when it has ended:")
         globs = quoting.quote(tuple(patterns))

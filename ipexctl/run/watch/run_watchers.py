@@ -122,6 +122,7 @@ class Painter:
         self.gone = False  # whether the reader of the ranks' output has gone
         self.hung_up = False  # whether that was because the terminal was closed
         self.why = "a closed stdout"
+        self._planned = ""  # the run that is shown
         self._full = False
         self.notifier: EventNotifier | None = None
         self.on_shown: Callable[[], None] = lambda: None
@@ -142,7 +143,9 @@ class Painter:
         self._todo.put(lambda: self.view.note(text))
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self._todo.put(lambda: self.view.planned(run_id, plan))
+        if run_id != self._planned:  # a queued run was shown before it waited
+            self._planned = run_id
+            self._todo.put(lambda: self.view.planned(run_id, plan))
 
     def hide_interrupt_traces(self) -> None:
         """Hide the tracebacks of ranks that are ended from now on."""
