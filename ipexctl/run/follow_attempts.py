@@ -132,8 +132,8 @@ def attach_and_follow(
                 away = set(fleet.downs)
                 attempts = Attempts(fleet, run.first_id, painter, interrupts, silent=away)
                 with attempts.watch_returned_hosts():
-                    follow = attempts.follow_queued if run.queued else None
-                    result = follow() if follow else attempts.follow_from(run.attempt)
+                    queued_result = attempts.follow_queued() if run.queued else None
+                    result = queued_result or attempts.follow_from(run.attempt)
             else:
                 result = attach_to_run(fleet, run, painter, interrupts, AttemptFolders())
             if isinstance(result, RunResult):
@@ -171,10 +171,8 @@ class Attempts:
 
     def follow_from(self, number: int) -> RunResult | DetachedRun:
         """Return the result of the last attempt. Raise Unreachable."""
-        records = [
-            filter_attempts(read_record(answer["story"])) for answer in self._ask_hosts("record")
-        ]
-        lines = [line for record in records for line in record]
+        records = [read_record(answer["story"]) for answer in self._ask_hosts("record")]
+        lines = [line for record in records for line in filter_attempts(record)]
         line = next((row for row in lines if row.attempt == number and row.run_id), None)
         if line and number > 1:
             self.painter.note(f"{line.why}; {describe_attempt(line)}")
@@ -221,7 +219,7 @@ class Attempts:
     def follow_queued(self) -> RunResult | DetachedRun:
         """Wait for the first attempt, and return the result of the last one."""
         if not self.leaves:
-            self.painter.note(QUEUED)
+            self.painter.note("queued: Ctrl-C takes it out of the queue, Ctrl-\\ leaves it there")
         line = None if self.leaves else self._wait_for_next(0, ended_well=True)
         if self.leaves or self.interrupts.detach:
             return DetachedRun(self.run_id, queued=self._read_queue_text())
@@ -347,10 +345,6 @@ class Attempts:
             )
 
 
-QUEUED = "queued: Ctrl-C takes it out of the queue, Ctrl-\\ leaves it there"
-KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
-
-
 def attach_to_run(
     fleet: Fleet, run: ListedRun, painter: Painter, interrupts: Interrupts,
     records: AttemptFolders, restarts: int = 0,
@@ -362,8 +356,9 @@ def attach_to_run(
     hosts = map_reporting_hosts(fleet, run)
     hub = _find_hub(run, hosts)
     plan, age, options = _read_plan(fleet, run, hub, hosts[hub])
-    ending = f"{run.id} has ended: {run.state.value}"
-    painter.note(ending if run.over else f"attached to {run.id}: {KEYS}")
+    keys = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
+    state = f"{run.id} has ended: {run.state.value}"
+    painter.note(state if run.over else f"attached to {run.id}: {keys}")
     painter.planned(run.id, plan)
     options = replace(options, restarts=restarts)
     watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 
 from ipexctl.common import files
 from ipexctl.common.run_orders import StartOrder
@@ -23,7 +24,5 @@ def read_order(folder, host):
 
 def forget_order(folder, host):
     """Remove the orders: the run has begun, or is over."""
-    try:
+    with suppress(OSError):  # it was not queued
         os.unlink(order_path(folder, host))
-    except OSError:
-        pass  # it was not queued

@@ -45,26 +45,44 @@ def show_logs(
     target: Target, wanted: Wanted, show: Show, root: str = ROOT,
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> AskedRun:  # fmt: skip
-    with Fleet(target, root) as fleet:
-        run = find_run(fleet, wanted.run)
-        if run.queued:
-            target.note(run.queue_text)
-        if run.queued and wanted.follow:
-            settle_queued_runs(fleet, [run])
-            run = wait_until_over(fleet, run, or_started=True)
-        return show_run_logs(fleet, run, wanted, show, bar=bar, when=when)
-
-
-def show_run_logs(
-    fleet: Fleet, run: ListedRun, wanted: Wanted, show: Show, *,
-    bar: ShowBar | None = None, when: ShowTime | None = None,
-) -> AskedRun:  # fmt: skip
     """Show the logs host by host and rank by rank; with `follow` all at once, as they come.
 
     `bar` gets the state of a progress bar whose line has not ended. `when` gets the time at which
     a rank printed the lines that `show` gets next.
     """
-    lock = threading.Lock()
+    with Fleet(target, root) as fleet:
+        run = _find_begun_run(fleet, wanted)
+        names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
+        lock = threading.Lock()
+
+        def read(host: Host) -> None:
+            def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
+                with lock:
+                    if texts and when:
+                        when(rank, span)
+                    if texts:
+                        show(run, names[host], rank, texts)
+                    if state and bar:
+                        bar(run, names[host], rank, state)
+
+            read_host_logs(
+                fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
+                times=when is not None,
+            )  # fmt: skip
+
+        for group in [list(names)] if wanted.follow else [[host] for host in names]:
+            fleet.map_hosts(read, group)
+        lost = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
+        for (name, rank), texts in read_kept_tails(fleet, run, lost).items():
+            if not wanted.ranks or rank in wanted.ranks:
+                cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
+                show(run, name, rank, texts[len(texts) - cut :])
+        return AskedRun(run, fleet.recaps(), len(fleet.alive))
+
+
+def _find_begun_run(fleet: Fleet, wanted: Wanted) -> ListedRun:
+    """Return the run; to follow a queued one, wait until it begins. Raise InputError."""
+    run = find_run(fleet, wanted.run)
     absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
     if absent:
         raise InputError(
@@ -72,31 +90,12 @@ def show_run_logs(
             hint=f"ipexctl logs {run.id}",
             slug="unknown-rank",
         )
-
-    def read(host: Host) -> None:
-        def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
-            with lock:
-                if texts and when:
-                    when(rank, span)
-                if texts:
-                    show(run, names[host], rank, texts)
-                if state and bar:
-                    bar(run, names[host], rank, state)
-
-        read_host_logs(
-            fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
-            times=when is not None,
-        )  # fmt: skip
-
-    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
-    for group in [list(names)] if wanted.follow else [[host] for host in names]:
-        fleet.map_hosts(read, group)
-    lost = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
-    for (name, rank), texts in read_kept_tails(fleet, run, lost).items():
-        if not wanted.ranks or rank in wanted.ranks:
-            cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
-            show(run, name, rank, texts[len(texts) - cut :])
-    return AskedRun(run, fleet.recaps(), len(fleet.alive))
+    if run.queued:
+        fleet.target.note(run.queue_text)
+    if run.queued and wanted.follow:
+        settle_queued_runs(fleet, [run])
+        return wait_until_over(fleet, run, or_started=True)
+    return run
 
 
 def read_kept_tails(

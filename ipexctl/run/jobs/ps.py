@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -169,28 +169,25 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
-        def no_more(host: Host) -> None:
-            op, ask = "restart.attempts.ask", KeeperQuestion(stop=user).document()
-            fleet.call(host, op, known_as=names[host], run_id=run.first_id, ask=ask)
+        def tell(hosts: Collection[str], operation: str, **fields: Any) -> None:
+            named = map_reporting_hosts(fleet, run)
+            names = {host: name for name, host in named.items() if name in hosts}
 
-        def ask(host: Host) -> None:
-            op = "run.run_list.stop"
-            fleet.call(host, op, known_as=names[host], run_id=run.id, by=user, seconds=seconds)
+            def tell_host(host: Host) -> None:
+                fleet.call(host, operation, known_as=names[host], **fields)
 
-        def forget(host: Host) -> None:
-            op = "restart.attempts.forget"
-            fleet.call(host, op, known_as=names[host], run_id=run.id, by=f"{user} (ipexctl stop)")
+            fleet.map_hosts(tell_host, list(names))
 
         was = run.state
-        names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
         keepers = {report.host for report in run.seen if report.kept}
         asleep = {report.host for report in run.seen if report.asleep}
         if keepers or asleep:
-            fleet.map_hosts(forget, [host for host, name in names.items() if name in asleep])
-            fleet.map_hosts(no_more, [host for host, name in names.items() if name in keepers])
+            by = f"{user} (ipexctl stop)"
+            tell(asleep, "restart.attempts.forget", run_id=run.id, by=by)
+            ask = KeeperQuestion(stop=user).document()
+            tell(keepers, "restart.attempts.ask", run_id=run.first_id, ask=ask)
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
-            names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
-        fleet.map_hosts(ask, [host for host, name in names.items() if name in run.alive])
+        tell(run.alive, "run.run_list.stop", run_id=run.id, by=user, seconds=seconds)
         run = wait_until_over(fleet, run, seconds + END_WAIT)
         ended = (
             run.over and run.state is not ListedState.STOPPED and was not in listed_runs.NO_RANKS
