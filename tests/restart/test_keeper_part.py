@@ -13,7 +13,7 @@ from ipexctl.common.attempt_record import AttemptRuns
 from ipexctl.common.keeper_messages import CheckpointLayout, HostReport
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart.attempt_part import Part
-from ipexctl.remote.restart.keeper import Keeper
+from ipexctl.remote.restart.keeper import LINGERS, Keeper
 from ipexctl.remote.run_files import journal
 from tests.made import rank_order, start_order
 
@@ -146,3 +146,24 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
     for now[0] in (129.0, 130.5):
         Keeper.turn(keeper)
     assert len(done) == 1
+
+
+def test_a_leader_stays_until_the_hosts_that_are_reached_have_ended_and_others_for_a_while() -> (
+    None
+):
+    reached = set[str]()
+    keeper = types.SimpleNamespace(
+        name="a", restart_plan=types.SimpleNamespace(hosts=["a", "b", "c"]),
+        ending=0.0, awaited=set(), connected=lambda: set(reached),
+    )  # fmt: skip
+
+    def ends(now: float, names: str) -> bool:
+        reached.clear()
+        reached.update(names)
+        return bool(Keeper.others_know(keeper, now))
+
+    assert not ends(1.0, "bc") and not ends(2.0, "c") and ends(2.5, "")
+    keeper.ending = 0.0
+    assert not ends(1.0, "b") and not ends(2.0, "") and not ends(3.0, "c") and ends(3.5, "")
+    keeper.ending = 0.0
+    assert not ends(1.0, "b") and not ends(1.0 + LINGERS, "") and ends(1.1 + LINGERS, "")

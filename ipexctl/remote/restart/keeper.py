@@ -54,7 +54,7 @@ from ipexctl.remote.run_files import journal, queued_runs, run_folders
 NAME = "ipexctl-keeper"
 LOOK = 0.25
 LAST_WORDS = 2.0
-LINGERS = 5.0  # seconds for which the leader stays, until the others know of the end
+LINGERS = 8.0  # seconds for which the leader stays, until the others know of the end
 SAYS = 2.0  # seconds until a state or an order is sent again
 ALONE = 5.0  # seconds beyond the lease without a leader
 LOST = 600.0  # seconds without a leader, until this keeper ends
@@ -121,6 +121,7 @@ class Keeper:
         self.led = self.turned = time.monotonic()  # when a leader was heard, and the last turn
         self.over = False
         self.ending = 0.0  # since when it is known that the run is over
+        self.awaited = set()  # type: set[str]  # hosts that were away then, and have not come since
         self.orders = {}  # type: dict[str, KeeperOrder]  # the last ones
         self.led_term = self.ordered = 0
         self.wanted = 0.0
@@ -334,7 +335,7 @@ class Keeper:
             self.queue.order = order.queue
         if order.end:
             self.end_part("the run has ended")
-            self.over = self.leader is None or self.others_know()
+            self.over = self.leader is None
             return
         if clear and (cleared is None or cleared.attempt < clear):
             if self.clearing != clear:
@@ -358,16 +359,19 @@ class Keeper:
         if place not in (None, self.state.place):
             self.set_state("place", place)
 
-    def others_know(self):
-        """Return whether all hosts know of the end, or had enough time: not all may be reached."""
-        self.ending = self.ending or time.monotonic()
-        return not self.connected() or time.monotonic() - self.ending > LINGERS
+    def others_know(self, now):
+        """Return whether all hosts have ended, or had enough time: not all may be reached."""
+        reached = self.connected()
+        if not self.ending:
+            self.ending, self.awaited = now, {*self.restart_plan.hosts} - {self.name} - reached
+        self.awaited -= reached
+        return now - self.ending > LINGERS or not (reached or self.awaited)
 
     def look_for_leader(self, now):
         """End the part without a leader: in a divided network, only the larger side may go on."""
         if self.over:
             return
-        if self.record.end is not None and self.leader is None:  # as a voter knows
+        if self.record.end is not None and (self.leader is None or self.others_know(now)):
             self.end_part("the run has ended")
             self.over = True
         if not self.alone and now - self.led > self.restart_plan.lease + ALONE:
