@@ -15,9 +15,7 @@ from typing import Any
 from ipexctl.base.host_outcome import without_host
 from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.base.sizes import format_bytes
-from ipexctl.common.attempt_record import RecordLine
 from ipexctl.errors import InputError, IpexctlError
-from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
 from ipexctl.local.nearest_file import short_path
@@ -29,7 +27,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison import difference_lines
 from ipexctl.report.comparison.recorded_inputs import RunRecord, Speed, speed_of
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
-from ipexctl.report.material.host_record import HostRecord, Printed, read_host_record
+from ipexctl.report.material.host_record import Printed, read_host_record
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
@@ -37,7 +35,7 @@ from ipexctl.report.report_page import Assets, join_scripts, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.follow_attempts import filter_attempts, read_record
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
-from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, map_reporting_hosts
+from ipexctl.run.jobs.ps import AskedRun, ask_run_hosts, find_run, gather_runs
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import FOLDER, find_run_folder
 from ipexctl.stack.mpi import in_packages
@@ -148,16 +146,13 @@ def read_assets() -> Assets:
 
 def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     """Read the hosts' records of an attempt."""
-    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
-
-    def ask(host: Host) -> HostRecord:
-        op = "run.run_list.record"
-        answer = fleet.call(host, op, known_as=names[host], run_id=run.id)
-        fields = ("began", "records", "samples")
-        return read_host_record(names[host], {name: answer[name] for name in fields})
-
+    fields = ("began", "records", "samples")
+    records = [
+        read_host_record(name, {field: answer[field] for field in fields})
+        for name, answer in ask_run_hosts(fleet, run, "run.run_list.record").items()
+    ]
     order = {name: number for number, name in enumerate(run.about.hosts)}
-    records = sorted(fleet.map_hosts(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
+    records.sort(key=lambda record: order.get(record.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
     return Attempt(
         run, tuple(records), result=read_document(FOLDER / "runs" / run.id / "result.json")
@@ -166,13 +161,8 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
 
 def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str], ...]:
     """Return the checkpoint from which each attempt began, by the longest record of the hosts."""
-    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
-
-    def ask(host: Host) -> tuple[RecordLine, ...]:
-        op = "restart.attempts.record"
-        return read_record(fleet.call(host, op, known_as=names[host], run_id=run.first_id)["story"])
-
-    records = sorted(fleet.map_hosts(ask, list(names)).values(), key=len)
+    answers = ask_run_hosts(fleet, run, "restart.attempts.record", run_id=run.first_id)
+    records = sorted((read_record(answer["story"]) for answer in answers.values()), key=len)
     lines = filter_attempts(records[-1] if records else ())
     return tuple((line.attempt, line.checkpoint) for line in lines)
 

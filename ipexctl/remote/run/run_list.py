@@ -62,18 +62,10 @@ def op_list(call, root, known_as, only, newest, sizes):
         ended_count += not (alive or queued.get("queued", False))
         reply = control.ask_supervisor(first_run, keeper, {}) if kept and not alive else None
         answer = KeeperAnswer.read(reply or {})
-        row = dict(
-            summarize_journal(records),
-            run=run,
-            host=name,
-            alive=alive,
-            last=last_line(folder, records),
-            unreadable=not records and not queued,
-            kept=kept,
-            waits=answer.waits,
-            leads=answer.leads,
-            bytes=disk_use.size_of(folder) if sizes else None,
-        )
+        row = dict(summarize_journal(records), run=run, host=name, alive=alive, kept=kept)
+        row.update(last=last_line(folder, records), unreadable=not records and not queued)
+        row.update(waits=answer.waits, leads=answer.leads)
+        row["bytes"] = disk_use.size_of(folder) if sizes else None
         row.update(summarize_attempts(lines, run), **({} if records else queued))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             duration = run_folders.last_written(folder) - row["began"]  # its end was not recorded

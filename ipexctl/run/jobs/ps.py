@@ -24,7 +24,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
+from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.watch import run_format
 
@@ -169,30 +169,33 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
-        def tell(hosts: Collection[str], operation: str, **fields: Any) -> None:
-            named = map_reporting_hosts(fleet, run)
-            names = {host: name for name, host in named.items() if name in hosts}
-
-            def tell_host(host: Host) -> None:
-                fleet.call(host, operation, known_as=names[host], **fields)
-
-            fleet.map_hosts(tell_host, list(names))
-
         was = run.state
         keepers = {report.host for report in run.seen if report.kept}
         asleep = {report.host for report in run.seen if report.asleep}
         if keepers or asleep:
             by = f"{user} (ipexctl stop)"
-            tell(asleep, "restart.attempts.forget", run_id=run.id, by=by)
+            ask_run_hosts(fleet, run, "restart.attempts.forget", asleep, by=by)
             ask = KeeperQuestion(stop=user).document()
-            tell(keepers, "restart.attempts.ask", run_id=run.first_id, ask=ask)
+            ask_run_hosts(fleet, run, "restart.attempts.ask", keepers, run_id=run.first_id, ask=ask)
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
-        tell(run.alive, "run.run_list.stop", run_id=run.id, by=user, seconds=seconds)
+        ask_run_hosts(fleet, run, "run.run_list.stop", run.alive, by=user, seconds=seconds)
         run = wait_until_over(fleet, run, seconds + END_WAIT)
-        ended = (
-            run.over and run.state is not ListedState.STOPPED and was not in listed_runs.NO_RANKS
-        )
+        ended = run.over and run.state is not ListedState.STOPPED and was not in NO_RANKS
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
+
+
+def ask_run_hosts(
+    fleet: Fleet, run: ListedRun, operation: str, only: Collection[str] | None = None, **fields: Any
+) -> dict[str, Answer]:
+    """Call an operation on the hosts that reported the run, or `only` on these; return the answers
+    by the hosts' names in it."""
+    hosts = map_reporting_hosts(fleet, run).items()
+    names = {host: name for name, host in hosts if only is None or name in only}
+
+    def ask(host: Host) -> Answer:
+        return fleet.call(host, operation, **{"run_id": run.id, "known_as": names[host], **fields})
+
+    return {names[host]: answer for host, answer in fleet.map_hosts(ask, list(names)).items()}
 
 
 def map_reporting_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Host]:
@@ -273,7 +276,7 @@ def wait_until_over(
         seconds is None or time.monotonic() - began < seconds
     ):
         time.sleep(pause)
-        if run.state in listed_runs.NO_RANKS and time.monotonic() - tried > REACH:
+        if run.state in NO_RANKS and time.monotonic() - tried > REACH:
             _forget_downs(fleet, run)  # the hosts that answer may be the minority
             tried = time.monotonic()
         run, pause = _reread_run(fleet, run), min(2 * pause, EVERY)
@@ -321,7 +324,7 @@ def make_verdict_reader(
         began, hosts = time.monotonic(), [by_name[name] for name in names if name in by_name]
         while True:
             run = reread_attempt(fleet, run_id, hosts)
-            ended = not run or run.over or run.state in listed_runs.NO_RANKS
+            ended = not run or run.over or run.state in NO_RANKS
             if ended or time.monotonic() - began > NOTED_WAIT:
                 return run.verdict if run else None
             time.sleep(EVERY)

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, worst_exit
-from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
@@ -21,7 +20,14 @@ from ipexctl.run.hang.hang_report import (
     situation_from_looks,
 )
 from ipexctl.run.jobs.logs import Wanted, read_host_logs
-from ipexctl.run.jobs.ps import NEWEST, AskedRun, find_run, map_reporting_hosts, reread_attempt
+from ipexctl.run.jobs.ps import (
+    NEWEST,
+    AskedRun,
+    ask_run_hosts,
+    find_run,
+    map_reporting_hosts,
+    reread_attempt,
+)
 from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, read_ends
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.output.training_state import Training
@@ -69,7 +75,7 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text, newest=NEWEST)
         began = time.monotonic()
-        answers = _ask_hosts(fleet, run)
+        answers = ask_run_hosts(fleet, run, "run.run_list.why")
         run = _reread_run(fleet, run)
         diagnosis = (
             _diagnose_from_journals(run)
@@ -93,16 +99,6 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
         if not waits or time.monotonic() - began > LAST_LOOK:
             return run
         time.sleep(EVERY)
-
-
-def _ask_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Answer]:
-    """Return what each host reports; hosts of an active run look at their ranks."""
-    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
-
-    def ask(host: Host) -> Answer:
-        return fleet.call(host, "run.run_list.why", known_as=names[host], run_id=run.id)
-
-    return {names[host]: answer for host, answer in fleet.map_hosts(ask, list(names)).items()}
 
 
 def _read_first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | None:

@@ -307,8 +307,7 @@ def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
 
 
 def _was_there(report: RunOnHost) -> bool:
-    recorded = report.begun or report.started > 0 or report.result is not None
-    recorded = recorded or report.waited
+    recorded = report.begun or report.started > 0 or report.result is not None or report.waited
     return recorded or report.alive or report.unreadable or report.format not in (None, FORMAT)
 
 
