@@ -194,23 +194,20 @@ class Keeper:
         return reached | (self.hub.connected() if self.hub is not None else set())
 
     def answer(self, message):
-        """Answer a process of this host (control.py): a KeeperQuestion."""
+        """Answer a process of this host (control.py), which sends a KeeperQuestion: whether this
+        keeper leads, what it waits for, and orders for a returned host."""
         question = KeeperQuestion.read(message)
         if question.stop:
             self.take(self.name, question)
-        return self.answer_to(question).document()
-
-    def answer_to(self, question: KeeperQuestion):
-        """Return whether this keeper leads, what it waits for, and orders for a returned host."""
         own_leader, reached = self.leader, self.connected() | {self.name}
         if own_leader is None:
             why = SMALLER % self.name + RETURNED if self.alone else ""
-            return KeeperAnswer(waits=why)
+            return KeeperAnswer(waits=why).document()
         away = [name for name in self.restart_plan.hosts if name not in reached]
         returned = question.returned
         order = own_leader.make_returned_order(returned) if returned in away else None
         orders = order.replace(keys=self.keys).document() if order else {}
-        return KeeperAnswer(True, own_leader.waits, away, orders)
+        return KeeperAnswer(True, own_leader.waits, away, orders).document()
 
     def turn(self):
         """Process waiting messages, then do what is due: vote, lead, look at the part, report."""
