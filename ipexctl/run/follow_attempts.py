@@ -145,12 +145,6 @@ def attach_and_follow(
             painter.close()
 
 
-def _mark_interrupted(result: RunResult, end: RunEnded | None) -> RunResult:
-    """Return the result of a run that Ctrl-C stopped between two attempts."""
-    cause = end.end if end else ""
-    return replace(result, exit_code=EXIT_INTERRUPTED, ended_by=verdict.INTERRUPTED, cause=cause)
-
-
 @dataclass
 class Attempts:
     fleet: Fleet
@@ -197,8 +191,9 @@ class Attempts:
                     self.painter.note(f"no further attempt: {line.end}")
                 returned = [host for host in self.silent if result.is_reachable(host.name)]
                 fan_out(returned, self._reconnect_host)
-                by_user = self.interrupts.count > pressed or (line and line.by_user)
-                result = _mark_interrupted(result, line) if by_user else result
+                if self.interrupts.count > pressed or (line and line.by_user):
+                    by, cause = verdict.INTERRUPTED, line.end if line else ""
+                    result = replace(result, exit_code=EXIT_INTERRUPTED, ended_by=by, cause=cause)
                 if line and not line.cut_off and (notifier := self.painter.notifier):
                     notifier.report_end(result, self.run_id, line.by, is_hub=False)
                 return result

@@ -97,7 +97,8 @@ def prepare_keepers(
     def orders_on(chosen: Sequence[PlannedHost]) -> Orders:
         return replace(orders, plan=plan(chosen, options), keys={}, resumed="")
 
-    queued = time_at_host(nodes[0]) if original.queue else 0.0
+    clock = nodes[0].facts.clock  # which all that queue a run there have in common
+    queued = time.time() + (clock.offset if clock else 0.0) if original.queue else 0.0
     plans = compose_restart_plans(orders, nodes, work, orders_on, queued)
     starting = set() if queued else {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in starting]
@@ -105,11 +106,6 @@ def prepare_keepers(
         everywhere = replace(orders, plan=plan(nodes, options), restart_plans=plans)
         _start_spares(fleet, spares, everywhere, work)
     return replace(orders, restart_plans=plans)
-
-
-def time_at_host(node: PlannedHost) -> float:
-    """Return the time by the clock of a host, which all that queue a run there have in common."""
-    return time.time() + (node.facts.clock.offset if node.facts.clock else 0.0)
 
 
 def _start_spares(

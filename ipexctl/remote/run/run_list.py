@@ -206,10 +206,8 @@ def thin_samples(samples):
 
 def op_stop(call, root, known_as, run_id, by, seconds):
     """{root, known_as, run_id, by, seconds} -> {asked: False if no supervisor is alive}"""
-    order = {"stop": by, "seconds": seconds}
-    return {
-        "asked": control.ask_supervisor(run_folders.checked_id(run_id), known_as, order) is not None
-    }
+    run, order = run_folders.checked_id(run_id), {"stop": by, "seconds": seconds}
+    return {"asked": control.ask_supervisor(run, known_as, order) is not None}
 
 
 def summarize_journal(records):
