@@ -32,6 +32,9 @@ def test_help_and_version_are_commands_too(typed) -> None:
     ("words", "end"),
     [
         (("uninstall",), "No such command 'uninstall'. Did you mean 'remove'?"),
+        (("RUN",), "No such command 'RUN'. Did you mean 'run'?"),
+        (("Doctor",), "No such command 'Doctor'. Did you mean 'doctor'?"),
+        (("lab", "list"), "No such command 'list'. Did you mean 'status'?"),
         (("logs", "bert", "--tail", "2"), "No such option: --tail. Did you mean -n?"),
         (("logs", "bert", "--flolow"), "--flolow. Did you mean --follow?"),
         (("run", "-pnp", "2", "t.py"), "No such option: -pnp. Did you mean -ppn?"),

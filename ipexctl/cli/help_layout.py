@@ -159,6 +159,17 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """Lists its commands first: they are what users look for."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands:
+            for name in self.commands:
+                if args[0].lower() in (name, *self.habits_of(name).split()):
+                    ctx.fail(f"No such command '{args[0]}'. Did you mean '{name}'?")
+        return super().resolve_command(ctx, args)
+
+    def habits_of(self, name: str) -> str:
+        declaration = getattr(self.commands[name].callback, "declaration", None)
+        return declaration.habits if declaration else ""
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         write_sections(self, ctx, formatter)

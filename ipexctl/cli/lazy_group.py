@@ -77,12 +77,8 @@ class LazyGroup(HelpGroup):
             self.commands[name] = find_commands()[name].load(name)
         return self.commands.get(name)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in self.commands:
-            for name in find_commands():
-                if args[0] in declaration_of(name).habits.split():
-                    ctx.fail(f"No such command '{args[0]}'. Did you mean '{name}'?")
-        return super().resolve_command(ctx, args)
+    def habits_of(self, name: str) -> str:
+        return declaration_of(name).habits
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, find_commands()))

@@ -79,7 +79,7 @@ def lab_up(
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 
-@lab.command("status")
+@lab.command("status", habits="list ls ps")
 def lab_status(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Show only this lab.")] = "",
     json: Json = False,

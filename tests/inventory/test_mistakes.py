@@ -272,3 +272,21 @@ def test_this_machine_under_a_name_that_others_have_too_is_refused_among_hosts(s
     error = refusal(shell("init", "--no-probe", "localhost", "node2"))
     assert error.slug == "localhost-among-hosts"
     assert list(shell.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_a_host_that_ssh_config_has_in_another_case_is_suggested(shell, transport):
+    shell.write("ssh_config", "Host n1.invalid\n  HostName 127.0.0.1\n  Port 1\n")
+    words = ("--transport", transport, "-F", "ssh_config", "--json")
+    (host,) = json.loads(shell("doctor", "-H", "N1.invalid", *words).stdout)["hosts"]
+    assert host["error"]["slug"] == "name-not-resolved"
+    assert "'n1.invalid'" in host["error"]["hint"]
+
+
+def test_no_lab_is_named_where_no_file_of_the_project_is_of_it(shell):
+    config = "Host n1.invalid\n  HostName 127.0.0.1\n"
+    lab = shell.home / ".local/state/ipexctl/labs/others"
+    lab.mkdir(parents=True)
+    (lab / "ssh_config").write_text(config)
+    (host,) = json.loads(shell("doctor", "-H", "n1.invalid", "--json").stdout)["hosts"]
+    assert host["error"]["hint"].startswith("getent hosts n1.invalid ")

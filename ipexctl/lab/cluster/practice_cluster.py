@@ -110,8 +110,10 @@ class Lab:
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = lab_command("up", name)
             if others := [other for other in list_lab_names(root) if other != name]:
-                near = nearest_word(name, others) or others[0]
-                hint = f"{lab_command(verb, near, *words)}   # up: {', '.join(others)}"
+                near = others[0] if len(others) == 1 else nearest_word(name, others)
+                unclear = not near or (name == "lab" and len(others) > 1)
+                command = lab_command(verb, "NAME" if unclear else near, *words)
+                hint = f"{command}   # up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint, slug="lab-not-up")
         state = json.loads((folder / "state.json").read_text())
         return cls(

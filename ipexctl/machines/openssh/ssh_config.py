@@ -71,7 +71,8 @@ class SshSettings:
     needs: tuple[str, ...] = ()  # settings, as in _NEEDS_SSH
     kerberos: bool = False  # with a ticket
     control_path: str = ""  # while a shared connection is open there
-    configured: bool = field(default=False, compare=False)  # it has a `Host` line of its own
+    # the name in its `Host` line, perhaps in another case; "": the file of -F has none
+    configured: str | None = field(default=None, compare=False)
     given: Host = field(default=Host(""), compare=False)  # as the hostfile or ProxyJump names it
 
 

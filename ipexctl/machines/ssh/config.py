@@ -72,11 +72,15 @@ class SshConfig:
         else:
             by_question = self._ask_by_class(distinct)
         answers = {host: by_question[question] for host, question in questions.items()}
-        named = set(self.names())
+        named = {name.lower(): name for name in self.names()} | {
+            name: name for name in self.names()
+        }
+        without = "" if self._file else None
         return {
             host: replace(
                 answer, name=host.name, user=host.user or answer.user,
-                port=host.port or answer.port, given=host, configured=host.name in named,
+                port=host.port or answer.port, given=host,
+                configured=named.get(host.name) or named.get(host.name.lower(), without),
             )
             for host, answer in answers.items()
         }  # fmt: skip

@@ -184,8 +184,7 @@ def _resolve_name(answer: SshSettings) -> list[tuple[int, tuple[Any, ...]]]:
         records = socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:
         why = getattr(e, "strerror", None) or str(e)
-        named = answer.configured
-        raise name_not_resolved(answer.given, answer.hostname, why, configured=named) from None
+        raise name_not_resolved(answer.given, answer.hostname, why, answer.configured) from None
     return [(family, address) for family, _, _, _, address in records]
 
 

@@ -243,13 +243,11 @@ _DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
 def explain_ssh_error(
-    host: Host, status: int | None, text: str, *, configured: bool = False
+    host: Host, status: int | None, text: str, *, configured: str | None = None
 ) -> Unreachable | Dropped:
     """Turn ssh's message into one of our errors; `status` None: it still ran at the deadline."""
     if "Could not resolve hostname" in text:
-        return name_not_resolved(
-            host, login_command.ssh_hostname(host), text, configured=configured
-        )
+        return name_not_resolved(host, login_command.ssh_hostname(host), text, configured)
     match = next((saying for saying in _SAYINGS if saying.said in text), None)
     if match:
         hint = match.hint.format(**_hint_commands(host))

@@ -11,17 +11,18 @@ from ipexctl.errors import InputError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
 from ipexctl.local.bounded_read import read_prefix
-from ipexctl.local.user_dirs import state_dir
 from ipexctl.machines.openssh.ssh_config import parse_config
 
 _USUAL = ("ssh_config", "ssh-config", "config")
 
 
-def name_not_resolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
-    """Return the error. `configured`: the ssh_config in use has a line for the host."""
+def name_not_resolved(host: Host, hostname: str, why: str, configured: str | None) -> Unreachable:
+    """Return the error. `configured`: as in SshSettings."""
     place = f"{host.place.source}:{host.place.line}: " if host.place else ""
-    config_file = None if configured else _ssh_config_beside(host)
+    config_file = _ssh_config_beside(host) if configured is None else None
     hint = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
+    if configured and configured != host.name:
+        hint = f"did you mean {configured!r}? Names in ssh_config are case-sensitive"
     if config_file:
         hint = f"add -F {quote((str(config_file),))}, which defines the hosts"
     return Unreachable(
@@ -33,11 +34,10 @@ def name_not_resolved(host: Host, hostname: str, why: str, *, configured: bool) 
 
 
 def _ssh_config_beside(host: Host) -> Path | None:
-    """Return an ssh_config with a line for the host: that of the hostfile's project, one beside the
-    hostfile (else in the current folder), or that of a lab."""
+    """Return an ssh_config with a line for the host: that of the hostfile's project, or one beside
+    the hostfile (else in the current folder)."""
     folder = Path(host.place.source).parent if host.place else Path()
-    labs = sorted((state_dir() / "labs").glob("*/ssh_config"))
-    configs = (*_of_project(folder), *(folder / name for name in _USUAL), *labs)
+    configs = (*_of_project(folder), *(folder / name for name in _USUAL))
     return next((path for path in configs if host.name in _host_lines(path.absolute())), None)
 
 
