@@ -259,6 +259,7 @@ class RunOptions:
     # what the command or the play adds
     root: str = "~/.ipexctl"
     lives_on: bool = False  # whether the run continues when its command has ended
+    configured: frozenset[str] = frozenset()  # those of `env` that a settings file sets
     trial: bool = False  # of `tune`: its ranks count their steps; `tune` removes it
     confirm: Callable[[str], bool] = field(default=lambda question: False, repr=False)
     typed: Typed = field(default=Typed(), repr=False)

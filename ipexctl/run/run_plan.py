@@ -92,4 +92,5 @@ def make_run_request(options: RunOptions, script: Script) -> RunRequest:
         frameworks=script.frameworks or Frameworks(grouped=True, trains=True),
         roots=script.roots,
         compress=options.compress,
+        configured=options.configured,
     )

@@ -62,7 +62,7 @@ Variables of the ranks
   CCL_WORKER_AFFINITY=5,15            no rank computes there (node03)
   IPEXCTL_BACKEND=ccl                 oneccl-bind-pt 2.7.0+cpu is installed
   PYTHONUNBUFFERED=1                  print lines as they are written
-  HF_TOKEN                            yours, with --env
+  HF_TOKEN                            yours, with --env or run.env
   Each rank also gets its place in the run: RANK, WORLD_SIZE, LOCAL_RANK,
   LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, GROUP_RANK, NODE_RANK,
   GROUP_WORLD_SIZE, ROLE_NAME, ROLE_RANK, ROLE_WORLD_SIZE, LOCAL_SIZE,
@@ -88,6 +88,16 @@ def test_every_shape_fits_eighty_columns(shape, name):
     assert [line for line in _text(planned).splitlines() if len(line) > 80] == []
 
 
+def test_a_variable_of_the_settings_file_is_called_by_its_key(shape):
+    env = (("OMP_NUM_THREADS", "4"), ("RANK", "1"), ("IPEXCTL_BACKEND", "gloo"))
+    names = frozenset({"OMP_NUM_THREADS", "RANK", "IPEXCTL_BACKEND"})
+    planned = _planned(shape, {"node01": "one node"}, env=env, configured=names)
+    assert not [note for note in planned.plan.notes if "--env" in note]
+    assert "run.env OMP_NUM_THREADS=4 is used, the plan had 8" in planned.plan.notes
+    assert dict(planned.plan.hosts[0].reasons)["OMP_NUM_THREADS"].startswith("yours, with run.env")
+    assert dict(planned.plan.hosts[0].reasons)["IPEXCTL_BACKEND"] == "yours, with run.env"
+
+
 def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
     env = (("HF_TOKEN", "hush"), ("OMP_NUM_THREADS", "4"))
     made = plan_document(_planned(shape, {"node01": "one node"}, env=env))
@@ -98,7 +108,7 @@ def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
     ]
     variables = {v["name"]: (v["value"], v["why"]) for v in host["variables"]}
     assert variables["OMP_NUM_THREADS"] == ("4", "yours, with --env, instead of 8")
-    assert variables["HF_TOKEN"] == (None, "yours, with --env")
+    assert variables["HF_TOKEN"] == (None, "yours, with --env or run.env")
     assert made["notes"] == [
         "--env OMP_NUM_THREADS=4 is used, the plan had 8",
         "--env HF_TOKEN: looks like a secret; --secret-env HF_TOKEN keeps it out of plans and logs",

@@ -40,7 +40,7 @@ def test_a_good_run():
     ]
     assert len(found["usage"]) == 4
     assert found["variables"][0] == ["OMP_NUM_THREADS", "4", "a thread for each core", "all hosts"]
-    assert found["variables"][1] == ["TOKEN", "********", "set with --env", "all hosts"]
+    assert found["variables"][1] == ["TOKEN", "********", "set with --env or run.env", "all hosts"]
     assert found["places"][0]["hosts"] == "node[01-02]"
     json.dumps(found, allow_nan=False)
 

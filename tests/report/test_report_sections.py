@@ -106,7 +106,7 @@ def test_another_value_of_a_variable_is_a_row_with_its_hosts():
     records = (of.records[0], replace(of.records[1], inputs=inputs))
     rows = variables.section_document(material(replace(of, records=records)))["variables"]
     assert rows[:2] == [
-        ["OMP_NUM_THREADS", "2", "set with --env", "node02"],
+        ["OMP_NUM_THREADS", "2", "set with --env or run.env", "node02"],
         ["OMP_NUM_THREADS", "4", "a thread for each core", "node01"],
     ]
 

@@ -72,9 +72,8 @@ class SshConfig:
         else:
             by_question = self._ask_by_class(distinct)
         answers = {host: by_question[question] for host, question in questions.items()}
-        named = {name.lower(): name for name in self.names()} | {
-            name: name for name in self.names()
-        }
+        names = self.names()
+        named = {name.lower(): name for name in names} | {name: name for name in names}
         without = "" if self._file else None
         return {
             host: replace(

@@ -20,7 +20,7 @@ def section_document(material: Material) -> dict[str, Any]:
     for record, inputs in ((item, item.inputs) for item in material.last.records if item.inputs):
         values, why = (dict(v) for v in (inputs.variables, inputs.reasons))
         for name, value in values.items():
-            key = (name, value, why.get(name) or "set with --env")
+            key = (name, value, why.get(name) or "set with --env or run.env")
             hosts.setdefault(key, []).append(record.host)
     total = len(material.last.records)
     rows = [

@@ -69,7 +69,7 @@ def run(
             hint="ipexctl run -m MODULE",
             slug="module-missing",
         )
-    _note_configured(options)
+    configured = _note_configured(options)
     words, script_words = sys.argv[1:], (options.script, *options.args)
     typed = Typed(tuple(words[: len(words) - len(script_words)]), script_words)
     if not options.module:
@@ -77,6 +77,7 @@ def run(
     options = replace(
         options,
         root=root,
+        configured=frozenset(configured),
         confirm=send_agreed(yes=options.yes),
         lives_on=_lives_on(options),
         typed=typed,
@@ -100,17 +101,18 @@ def run(
     raise typer.Exit(result.exit_code)
 
 
-def _note_configured(options: RunOptions) -> None:
-    """Note variables that a settings file sets, such as those that `tune` found."""
+def _note_configured(options: RunOptions) -> dict[str, str]:
+    """Note and return variables that a settings file sets, such as those that `tune` found."""
     from ipexctl.cli.options import print_note
     from ipexctl.common.secret_names import is_secret_name
     from ipexctl.local.settings import load_settings
 
     setting = load_settings().get("run.env")
-    variables = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()
+    variables = dict(sorted(setting.value.items() & options.env.items()) if setting else ())
     if setting and variables:
-        words = (k if is_secret_name(k) else f"{k}={v}" for k, v in sorted(variables))
+        words = (k if is_secret_name(k) else f"{k}={v}" for k, v in variables.items())
         print_note(f"variables from {setting.origin}: {', '.join(words)}")
+    return variables
 
 
 def _lives_on(options: RunOptions) -> bool:

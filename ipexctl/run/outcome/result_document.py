@@ -79,7 +79,7 @@ def _variable_documents(
         yield {
             "name": name,
             "value": value if name in why else None,
-            "why": why.get(name, "yours, with --env"),
+            "why": why.get(name, "yours, with --env or run.env"),
         }
 
 

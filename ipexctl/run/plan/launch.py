@@ -125,6 +125,10 @@ class RunRequest:
     frameworks: Frameworks = Frameworks()  # what the script's code uses
     roots: tuple[str, ...] = ()  # folders of its own packages, relative to where ranks start
     compress: str = "off"  # --compress
+    configured: frozenset[str] = frozenset()  # those variables that a settings file sets
+
+    def origin_of(self, name: str) -> str:
+        return "run.env" if name in self.configured else "--env"
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def variables_of(site: Site, request: RunRequest) -> tuple[Variable, ...]:
         *tuning_variables.of_compression(request.compress),
         *tuning_variables.of_project(request.roots),
     )
-    return tuning_variables.merge_variables(planned, dict(request.env))
+    return tuning_variables.merge_variables(planned, request, dict(request.env))
 
 
 def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
@@ -83,7 +83,7 @@ def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     planned = _of_processes(site, request)
     env = dict(request.env)
     return tuning_variables.merge_variables(
-        planned, {v.name: env[v.name] for v in planned if v.name in env}
+        planned, request, {v.name: env[v.name] for v in planned if v.name in env}
     )
 
 
@@ -148,7 +148,8 @@ def _placement_notes(
         yield port_plan.port_note([site.node for site in sites], sites[0].backend.name)
     for name in filter(is_secret_name, dict(request.env)):
         yield (
-            f"--env {name}: looks like a secret; --secret-env {name} keeps it out of plans and logs"
+            f"{request.origin_of(name)} {name}: looks like a secret; "
+            f"--secret-env {name} keeps it out of plans and logs"
         )
 
 
@@ -199,10 +200,10 @@ def _unequal_notes(sites: Sequence[Site]) -> Iterator[str]:
 def _override_notes(
     sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield notes about variables of --env that replace planned values."""
+    """Yield notes about variables of --env and run.env that replace planned values."""
     env = dict(request.env)
     for name in sorted(env.keys() & rank_variables.FIXED):
-        yield f"--env {name}: not used, as it differs in each rank"
+        yield f"{request.origin_of(name)} {name}: not used, as it differs in each rank"
     planned = {name: [value] for name, value in master.items()}
     for name in env.keys() & _of_contract():
         planned.setdefault(name, []).append("one for each rank or host")
@@ -214,7 +215,8 @@ def _override_notes(
         different = sorted({value for value in values if value != env.get(name)})
         if name in env and different:
             plan_values = " or ".join(map(_shorten_value, different[:3]))
-            yield f"--env {name}={_shorten_value(env[name])} is used, the plan had {plan_values}"
+            given = f"{request.origin_of(name)} {name}={_shorten_value(env[name])}"
+            yield f"{given} is used, the plan had {plan_values}"
 
 
 def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:

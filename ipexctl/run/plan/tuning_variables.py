@@ -57,7 +57,7 @@ def choose_backend(nodes: Sequence[PlannedHost], request: RunRequest) -> Backend
         if len(lacking) < len(nodes):
             why = f"{lacking[0]} has no oneCCL bindings"
     if "IPEXCTL_BACKEND" in env:
-        name, why = env["IPEXCTL_BACKEND"], "yours, with --env"
+        name, why = env["IPEXCTL_BACKEND"], f"yours, with {request.origin_of('IPEXCTL_BACKEND')}"
     if name != "ccl":
         return Backend(name, why)
     count = _parse_workers(env.get("CCL_WORKER_COUNT", "1"))
@@ -193,11 +193,14 @@ def of_compression(mode: str) -> tuple[Variable, ...]:
     return (Variable("IPEXCTL_COMPRESS", mode, "--compress: precision of gradients sent by DDP"),)
 
 
-def merge_variables(planned: Sequence[Variable], env: Mapping[str, str]) -> tuple[Variable, ...]:
+def merge_variables(
+    planned: Sequence[Variable], request: RunRequest, env: Mapping[str, str]
+) -> tuple[Variable, ...]:
     """Merge variables. The user's win, except those that differ in each rank. Variables that only
     the user has set come last, without a reason."""
+    origin_of = request.origin_of
     first = [
-        Variable(v.name, env[v.name], f"yours, with --env, instead of {v.value}")
+        Variable(v.name, env[v.name], f"yours, with {origin_of(v.name)}, instead of {v.value}")
         if v.name in env and env[v.name] != v.value
         else v
         for v in planned

@@ -74,6 +74,7 @@ class Run(RunOptions, FleetStep):
 
     def run_options(self, root: str, say: Callable[[str, str], None]) -> RunOptions:
         """Return the options with ranks and variables of the settings and its Accelerate config."""
+        from ipexctl.local.settings import configured_env
         from ipexctl.project.send_agreed import answer_yes
 
         n, ppn, env = self._ranks_and_env(say)
@@ -82,6 +83,7 @@ class Run(RunOptions, FleetStep):
             n=n,
             ppn=ppn,
             env=env,
+            configured=frozenset(configured_env().keys() - self.env.keys()),
             outputs=tuple(filter(None, self.outputs)),
             root=root,
             lives_on=self.detach,
