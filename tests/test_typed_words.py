@@ -41,6 +41,8 @@ def test_help_and_version_are_commands_too(typed) -> None:
         (("run", "--nodes", "2", "t.py"), "No such option: --nodes. Did you mean --limit?"),
         (("stop",), "Missing argument RUN. For example: ipexctl stop bert"),
         (("wait", "bert", "--timeout", "5"), "No such option: --timeout"),
+        (("stop", "a", "b"), "(b). ipexctl stop takes one RUN"),
+        (("logs", "a", "b"), "(b). ipexctl logs takes one RUN"),
         (("logs", "-f", "hosts", "bert"), "for a hostfile, use --hostfile FILE"),
         (("run", "--helpp", "t.py"), "--helpp. Did you mean --help?"),
         (("run", "--stal", "9", "t.py"), "--stal. Did you mean --stall?"),

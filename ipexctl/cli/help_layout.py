@@ -208,8 +208,13 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
         problem = f"is not a whole number. For example: {option} 2" if option[:1] == "-" else ""
         error.message = _NO_INT.sub(problem or "is not a whole number", error.message)
         error.message = _TOO_SMALL.sub(r"must be at least \1", error.message)
-    elif "-f" in words and "--follow" in names and "unexpected extra" in error.message:
-        error.message += ". -f follows the output here; for a hostfile, use --hostfile FILE"
+    elif "unexpected extra" in error.message:
+        arguments = [item for item in parameters if item.param_type_name == "argument"]
+        if "-f" in words and "--follow" in names:
+            error.message += ". -f follows the output here; for a hostfile, use --hostfile FILE"
+        elif len(arguments) == 1:
+            word = arguments[0].make_metavar(ctx=context).strip("[]")
+            error.message += f". {context.command_path} takes one {word}"
 
 
 def _fold_message(error: Any) -> None:

@@ -355,7 +355,7 @@ def attach_to_run(
     state = f"{run.id} has ended: {run.state.value}"
     painter.note(state if run.over else f"attached to {run.id}: {keys}")
     painter.planned(run.id, plan)
-    options = replace(options, restarts=restarts)
+    options = replace(options, restarts=restarts, name=run.about.name)
     watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
     session = Session(
         watched,
@@ -382,7 +382,7 @@ def _find_hub(run: ListedRun, hosts: Mapping[str, Host]) -> str:
         raise Unreachable(
             f"{first or 'the first host'} of {run.id} cannot be reached from here",
             why="that host controls the run",
-            hint=f"ipexctl logs {run.id} --follow",
+            hint=f"ipexctl logs {run.about.name or run.id} --follow",
             slug="hub-unreachable",
         )
     return first if first in hosts else next(iter(hosts))

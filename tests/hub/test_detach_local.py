@@ -17,8 +17,12 @@ from ipexctl.common.waiting import wait_until
 from tests.run.test_ps_local import LONG, Here
 from tests.run.test_ps_local import here as here  # noqa: PLC0414  a fixture
 
+RUN = ("run", "-n", "2", "--force")
 
-def on_a_terminal(here: Here, *words: str) -> tuple[subprocess.Popen[bytes], int]:
+
+def on_a_terminal(
+    here: Here, *words: str, command: tuple[str, ...] = RUN
+) -> tuple[subprocess.Popen[bytes], int]:
     """It has the terminal as its own, so that what is typed there reaches it. Returns when a rank
     has printed."""
     ours, theirs = pty.openpty()
@@ -28,7 +32,7 @@ def on_a_terminal(here: Here, *words: str) -> tuple[subprocess.Popen[bytes], int
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
 
     run = subprocess.Popen(
-        here.argv("run", "-n", "2", "--force", "--ui", "plain", *words), stdin=theirs,
+        here.argv(*command, "--ui", "plain", *words), stdin=theirs,
         stdout=theirs, stderr=theirs, cwd=here.code, env=here.env, preexec_fn=own,
     )  # fmt: skip
     os.close(theirs)
@@ -104,6 +108,14 @@ def test_on_a_terminal_a_run_outlives_its_command(here: Here, how: str) -> None:
     code = run.wait(30)
     assert code == (-signal.SIGKILL if how == "kill" else 0)
     assert goes_on(here)
+
+
+def test_attach_names_the_run_as_the_command_that_started_it_does(here: Here) -> None:
+    assert here.call("run", "-d", "--name", "bert", "-n", "1", *LONG).returncode == 0
+    attach, terminal = on_a_terminal(here, command=("attach",))
+    os.write(terminal, b"\x1c")  # Ctrl-\
+    assert b"ipexctl attach bert" in read_until(terminal, b"ipexctl stop bert")
+    assert attach.wait(30) == 0
 
 
 def test_with_die_with_me_a_run_ends_with_its_terminal(here: Here) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shlex
 import socket
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.report.finding import Finding, Severity, do
@@ -36,6 +40,7 @@ from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.run.watch.run_notices import note_detached_run
 from ipexctl.run.watch.run_watchers import Painter, View
+from ipexctl.terminal.console import print_text
 from ipexctl.user_code.source_reader import read_source
 from tests import made
 from tests.checks.cases import ANN
@@ -240,6 +245,23 @@ def notes_on_leaving(run: DetachedRun, name: str, *facts: Facts) -> list[str]:
     note_detached_run(painter, run, Target(), ROOT, RunOptions("t.py", name=name), facts)
     painter.close()
     return notes
+
+
+def test_each_command_of_a_hint_is_one_line_on_a_terminal_of_80_columns() -> None:
+    folder = Path("/home/ann/a lab; of hers, perhaps (old)/hosts in the cellar")
+    target = Target(hostfile=folder / "hostfile", ssh_config=folder / "ssh_config")
+    view, out = View(), io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=None, width=80)
+    view.note = partial(print_text, console)  # type: ignore[method-assign]
+    painter = Painter(view)
+    options = RunOptions("t.py", name="bert", fetch=("out/*.pt", "my plots, 2/*"))
+    note_detached_run(painter, DetachedRun("r9"), target, ROOT, options)
+    painter.close()
+    lines = [line for line in out.getvalue().splitlines() if line.startswith("  ")]
+    words = ["ipexctl", "bert", "-f", str(target.hostfile), "-F", str(target.ssh_config)]
+    found = [shlex.split(line) for line in lines]
+    assert [[line[0], *line[2:7]] for line in found] == [words] * 3
+    assert found[2][7:] == ["out/*.pt", "my plots, 2/*"]
 
 
 def test_a_port_that_is_closed_late_is_not_one_that_was_opened_since(flight) -> None:
