@@ -75,9 +75,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
-    lowered = {text.lower(): text for text in known}
-    near = difflib.get_close_matches(word.lower()[:64], lowered, 1)
-    return lowered[near[0]] if near else ""
+    return next(iter(difflib.get_close_matches(word.lower()[:64], list(known), 1)), "")
 
 
 def nearest_files(name: str, known: Iterable[str]) -> list[str]:

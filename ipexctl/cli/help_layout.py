@@ -162,13 +162,11 @@ class HelpGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands:
             for name in self.commands:
-                if args[0].lower() in (name, *self.habits_of(name).split()):
+                callback = self.get_command(ctx, name).callback  # type: ignore[union-attr]
+                declared = getattr(callback, "declaration", None)
+                if args[0].lower() in (name, *(declared.habits.split() if declared else ())):
                     ctx.fail(f"No such command '{args[0]}'. Did you mean '{name}'?")
         return super().resolve_command(ctx, args)
-
-    def habits_of(self, name: str) -> str:
-        declaration = getattr(self.commands[name].callback, "declaration", None)
-        return declaration.habits if declaration else ""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
@@ -213,7 +211,7 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
         if "-f" in words and "--follow" in names:
             error.message += ". -f follows the output here; for a hostfile, use --hostfile FILE"
         elif len(arguments) == 1:
-            word = arguments[0].make_metavar(ctx=context).strip("[]")
+            word = arguments[0].human_readable_name.strip("[]")
             error.message += f". {context.command_path} takes one {word}"
 
 

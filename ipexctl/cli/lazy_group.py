@@ -77,9 +77,6 @@ class LazyGroup(HelpGroup):
             self.commands[name] = find_commands()[name].load(name)
         return self.commands.get(name)
 
-    def habits_of(self, name: str) -> str:
-        return declaration_of(name).habits
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, find_commands()))
         for title, entries in grouped_commands().items():

@@ -14,7 +14,6 @@ from ipexctl.blobs.blob_store import Room, default_store, need_room
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.facts.env_choice import ProjectEnv
 from ipexctl.facts.mpi_install_facts import Mpi
-from ipexctl.facts.package_changes import describe_changes
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
 from ipexctl.install.lock_wheels import in_order
@@ -52,9 +51,8 @@ def _predict_install(part: HostInstall, key: str, *, agreed: bool) -> HostResult
         return HostResult(name, HostState.OK, f"has {key}")
     if not agreed:
         return HostResult(name, HostState.SKIPPED, "you answered no")
-    notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
     suffix = f", is {state.current}" if state.current else ""
-    return HostResult(name, HostState.CHANGED, f"would become {key}{suffix}", notes=notes)
+    return HostResult(name, HostState.CHANGED, f"would become {key}{suffix}", notes=state.notes)
 
 
 def on_hosts(
@@ -92,7 +90,8 @@ def on_hosts(
         work.switched.append(host.name)
         steps.report_step(DONE)
         state = HostState.CHANGED if built or switched else HostState.OK
-        return steps.make_recap(state, proved, sent=moved.get(host, Moved()).sent)
+        sent = moved.get(host, Moved()).sent
+        return steps.make_recap(state, proved, notes=part.state.notes, sent=sent)
 
     recaps = fleet.map_hosts(work.progress.track(apply), list(parts))
     return recaps, sum(moved.values(), Moved())

@@ -13,7 +13,7 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import read_absolute_path
 from ipexctl.base.host_outcome import HostDown, HostResult, PerHost
 from ipexctl.base.values import by
-from ipexctl.facts.package_changes import PackageChange
+from ipexctl.facts.package_changes import PackageChange, describe_changes
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.inventory.inventory import Host
 from ipexctl.packages.resolver import Resolved
@@ -47,6 +47,11 @@ class EnvState:
     @property
     def needs_rebuild(self) -> bool:
         return self.built and bool(self.changed or self.again)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The reason for a rebuild that the user has not asked for."""
+        return (f"changed by hand: {describe_changes(self.changed)}",) if self.changed else ()
 
     def is_complete(self, key: str) -> bool:
         """Decide if nothing is to do; `current` may be another project's if ours uses `key` too."""

@@ -172,7 +172,6 @@ def lab_down(
     names = practice_cluster.list_lab_names() if everything else [name]
     for lab_name in names:
         Lab.open(lab_name, verb="down").down()
-    for lab_name in names:
         print(f"lab '{lab_name}' is down")
 
 

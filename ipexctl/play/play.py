@@ -99,14 +99,16 @@ def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play], texts: Seque
     """
     declared = {name for play in plays for name in play.vars}
     facts = {"host", *FACTS} - declared  # a variable may have the name of a fact
-    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    has_template = any(re.search(r"\btemplate\b", text) for text in texts)
+    conditions = [step.when for play in plays for step in play.all_steps]
+    compared = {key.text for when in conditions for key, _ in getattr(when, "items", ())} - facts
     used = {name for text in texts for name in re.findall(r"\$\{ *(\w+) *\}", text)}
-    variables = sorted((declared | used) - {"host", "item"})
+    variables = sorted((declared | used | compared) - {"host", "item"})
     for name, value in extra.items():
         if name in facts:
             why = "hosts report facts; a variable cannot replace one"
             raise InputError(f"-e {name}: {name} is a fact", why=why, slug="variable-is-fact")
-        if not words & {name, "template"}:
+        if name not in variables and not has_template:
             near = did_you_mean(name, variables)
             hint = f"variables: {', '.join(variables)}" if variables else ""
             raise InputError(

@@ -46,6 +46,8 @@ def test_a_package_changed_by_hand_is_found_and_the_next_install_mends_it(shop: 
     assert diff(shop).code == 1
     mended = shop.install()
     assert (mended.code, mended.states) == (0, ["changed"]), mended.err
+    (why,) = mended.document["hosts"][0]["notes"]
+    assert "numpy 2.0 -> 1.26" in why
     assert (links(shop.root), shop.envs()) == ((key, ""), [".lock", key])
     assert diff(shop).code == 0
     assert shop.install().states == ["ok"]

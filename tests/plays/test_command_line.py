@@ -20,6 +20,7 @@ handlers:
     ("typed", "slug", "said"),
     [
         ("bacth=1", "variable-unread", "'batch'"),
+        ("echo=1", "variable-unread", "-e echo: "),  # a word of the play, but not a variable
         ("isa=amx", "variable-is-fact", "-e isa: "),
         ("host=x", "variable-is-fact", "-e host: "),
         ("batch=1 threads=2", "variable-syntax", "-e batch=... -e threads=2"),

@@ -18,13 +18,7 @@ from ipexctl.common.locks import is_named, try_lock
 from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.lab.cluster import (
-    config_text,
-    folders,
-    lab_network,
-    machine_support,
-    rung_limits,
-)
+from ipexctl.lab.cluster import config_text, folders, lab_network, machine_support, rung_limits
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
 from ipexctl.lab.cluster.processes import PYTHON_ENV
@@ -110,10 +104,9 @@ class Lab:
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = lab_command("up", name)
             if others := [other for other in list_lab_names(root) if other != name]:
-                near = others[0] if len(others) == 1 else nearest_word(name, others)
-                unclear = not near or (name == "lab" and len(others) > 1)
-                command = lab_command(verb, "NAME" if unclear else near, *words)
-                hint = f"{command}   # up: {', '.join(others)}"
+                guess = "" if name == "lab" else nearest_word(name, others)
+                meant = others[0] if len(others) == 1 else guess or "NAME"
+                hint = f"{lab_command(verb, meant, *words)}   # up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint, slug="lab-not-up")
         state = json.loads((folder / "state.json").read_text())
         return cls(
@@ -327,6 +320,7 @@ def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
 def _ask(folder: Path, request: dict[str, str]) -> Any:
     """Send a request to the lab's watchdog and return its answer."""
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    line, why = "", "its watchdog has ended"
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(120)
@@ -334,13 +328,11 @@ def _ask(folder: Path, request: dict[str, str]) -> Any:
             client.sendall(json.dumps(request).encode() + b"\n")
             line = client.makefile("r").readline()
     except OSError as error:
-        raise HostFailed("the lab does not answer", why=str(error), slug="lab-no-answer") from None
+        why = str(error)
     finally:
         os.close(folder_fd)
     if not line:
-        raise HostFailed(
-            "the lab does not answer", why="its watchdog has ended", slug="lab-no-answer"
-        )
+        raise HostFailed("the lab does not answer", why=why, slug="lab-no-answer")
     return _unwrap(json.loads(line))
 
 

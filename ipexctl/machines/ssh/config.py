@@ -72,8 +72,7 @@ class SshConfig:
         else:
             by_question = self._ask_by_class(distinct)
         answers = {host: by_question[question] for host, question in questions.items()}
-        names = self.names()
-        named = {name.lower(): name for name in names} | {name: name for name in names}
+        named = {key: name for name in sorted(self.names()) for key in (name.lower(), name)}
         without = "" if self._file else None
         return {
             host: replace(
