@@ -334,3 +334,15 @@ def test_the_last_lines_of_a_file_begin_where_they_do(tmp_path: Path, lines: int
     path.write_text("one\ntwo\n\nfour" + end)
     at = run_logs.find_last_lines(str(path), lines)
     assert path.read_text()[at:].splitlines() == ["one", "two", "", "four"][-lines:]
+
+
+def test_the_plan_says_which_variables_a_settings_file_has_and_which_were_typed(here: Here) -> None:
+    config = Path(here.env["HOME"]) / ".config/ipexctl/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[run]\nenv = {RANK = "7", LOCAL_RANK = "1"}\n')
+    words = ("--explain", "--json", "-n", "1", "--force", "--env", "LOCAL_RANK=2", "train.py")
+    done = here.call("run", *words)
+    assert done.returncode == 0, done.stderr
+    notes = json.loads(done.stdout)["notes"]
+    named = {tuple(note.split(":")[0].split()) for note in notes if "not used" in note}
+    assert named == {("run.env", "RANK"), ("--env", "LOCAL_RANK")}
