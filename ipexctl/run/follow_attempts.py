@@ -139,7 +139,9 @@ def attach_and_follow(
             if isinstance(result, RunResult):
                 painter.result(result)
             else:
-                note_detached_run(painter, result, target, root)
+                note_detached_run(
+                    painter, result, target, root, RunOptions("", name=run.about.name)
+                )
             return result
         finally:
             painter.close()
