@@ -49,10 +49,16 @@ def test_a_run_whose_loss_became_nan_is_not_green():
     good = attempt(made())
     bad = [replace(one, loss=float("nan")) if one.step > 20 else one for one in good.printed]
     found = report_document(material(replace(good, printed=tuple(bad))))
-    assert found["tone"] == "bad" and found["headline"].endswith("the loss is nan since step 21")
+    assert found["tone"] == "warm" and found["headline"] == (
+        "Ended with exit code 0 after 1 min, but the loss is nan since step 21: 2 ranks on 2 hosts"
+    )
     (card,) = (card for card in found["cards"] if card["label"] == "Loss")
-    assert (card["value"], card["tone"]) == ("nan since step 21", "bad")
+    assert (card["value"], card["tone"]) == ("nan since step 21", "warm")
     json.dumps(found, allow_nan=False)
+    failed = replace(attempt(made(ListedState.FAILED)), printed=tuple(bad))
+    found = report_document(material(failed))
+    assert found["tone"] == "bad" and found["headline"].startswith("Failed with exit code 1 after")
+    assert ", and the loss is nan since step 21: " in found["headline"]
 
 
 def test_a_failed_run_leads_with_the_traceback_of_the_first_rank():

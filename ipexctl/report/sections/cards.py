@@ -57,7 +57,7 @@ def _loss_card(material: Material) -> dict[str, str]:
     elif first := _loss_ends(material.attempts, first=True):
         note += f"; {first[2]:.4g} at first"
     if last.bad_loss:
-        return _make_card("Loss", str(last.bad_loss), note, "bad")
+        return _make_card("Loss", str(last.bad_loss), note, "warm")
     return _make_card("Loss", f"{value:.4g}", note)
 
 

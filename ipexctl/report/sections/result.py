@@ -24,10 +24,15 @@ TONES = {ListedState.DONE: "good", ListedState.FAILED: "bad", ListedState.LOST: 
 
 def section_document(material: Material) -> dict[str, Any]:
     return {
-        "tone": "bad" if material.last.bad_loss else TONES.get(material.last.run.state, "plain"),
+        "tone": _choose_tone(material.last),
         "headline": _headline_text(material),
         "cause": _cause_document(material.last, material.mask),
     }
+
+
+def _choose_tone(last: Attempt) -> str:
+    tone = TONES.get(last.run.state, "plain")
+    return "warm" if last.bad_loss and tone != "bad" else tone
 
 
 def _headline_text(material: Material) -> str:
@@ -41,8 +46,11 @@ def _headline_text(material: Material) -> str:
         ListedState.LOST: "Lost",
     }  # fmt: skip
     verb = "for" if not run.over else "after"
-    text = f"{words[run.state]} {verb} {duration(material.seconds)}: {size}"
-    text += f"; the loss is {bad}" if bad else ""
+    start, link = f"{words[run.state]} {verb}", "and"
+    if bad and run.state is ListedState.DONE:  # it did not succeed
+        start, link = "Ended with exit code 0 after", "but"
+    text = f"{start} {duration(material.seconds)}"
+    text += f", {link} the loss is {bad}: {size}" if bad else f": {size}"
     restarts = len(material.attempts) - 1
     return f"{text}, {count(restarts, 'restart')}" if restarts else text
 
