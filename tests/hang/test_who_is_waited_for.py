@@ -122,7 +122,7 @@ def flush():
 save()
 """,
         "lock",
-        "the lock lock",
+        "the lock",
         ("holds it itself", "train.py:7 in save"),
     ),
     Case(
@@ -298,7 +298,7 @@ os.wait()
 """,
         "blocked-io",
         "the child that was forked at train.py:11",
-        ("train.py:12", "the lock lock", "at the fork"),
+        ("train.py:12", "the lock", "at the fork"),
         absent="command",
     ),
     Case(

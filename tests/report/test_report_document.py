@@ -79,6 +79,24 @@ def test_ranks_that_wait_for_a_slow_host():
     assert shares["slow"] == max(shares.values()) and sum(shares.values()) == pytest.approx(1, 0.01)
 
 
+def test_a_run_that_sleeps_is_not_to_be_tuned_and_says_once_what_it_waits_for():
+    notes, advice = {}, {}
+    for busy in (0.2, 1.2):
+        run = made()
+        records = tuple(made_run.record(h, 2, 1, busy=busy) for h in range(2))
+        still = tuple(
+            replace(record, samples=tuple(replace(s, cpu=0.1) for s in record.samples))
+            for record in records
+        )
+        found = report_document(material(replace(attempt(run), records=still)))
+        notes[busy] = next(c["note"] for c in found["cards"] if c["label"] == "Waiting")
+        advice[busy] = [command for _, command in found["waiting"]["proposals"]]
+        assert "neither" not in found["waiting"]["headline"]
+        assert "wait for other things than the network" in found["waiting"]["headline"]
+    assert notes[0.2].endswith("; mostly other waits: input, disks, sleep")
+    assert advice == {0.2: [], 1.2: ["ipexctl tune train.py"]}
+
+
 def test_a_restarted_run_has_both_attempts_on_one_axis():
     first = attempt(replace(made(ListedState.FAILED), seconds=60.0))
     second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1070.0))

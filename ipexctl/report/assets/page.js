@@ -125,6 +125,10 @@ function chart(found, label, height) {
       scales: {x: {time: false}, y}, series, bands, cursor: {drag: {x: true, y: false}},
       axes: [{...axis, ...big, ...time, space: 70}, {...axis, ...big, ...steep, size: 60, space: 24}],
       legend: {show: true}}, values, box);
+    for (const row of box.querySelectorAll(".u-series")) {
+      row.lastChild.before(" ");
+      row.after(" ");
+    }
   };
   redraws.push(draw);
   return box;

@@ -16,6 +16,7 @@ from ipexctl.report.material.training_curves import (
     field_values,
     points_along,
 )
+from ipexctl.report.sections.waiting import name_parts
 
 QUEUED = 10.0  # seconds from the start of the command from which it had to wait for the hosts
 
@@ -90,7 +91,10 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
     since, until = last.training or (0.0, last.run.seconds)
     hours = cores * (until - since) * waits / 3600
     cost = f"{hours:,.1f} CPU hours" if hours >= 0.1 else f"{hours * 60:.1f} CPU minutes"
-    return _make_card("Waiting", f"{waits:.0%}", f"of the ranks' CPU time: {cost}")
+    most = max((kind for kind in shares if kind != "computing"), key=lambda kind: shares[kind])
+    name = name_parts(last)[most]
+    note = f"of the ranks' CPU time: {cost}; mostly {name[0].lower()}{name[1:]}"
+    return _make_card("Waiting", f"{waits:.0%}", note)
 
 
 def _cpu_cards(material: Material) -> list[dict[str, str]]:

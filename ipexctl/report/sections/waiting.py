@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipexctl.report.material import curves
-from ipexctl.report.material.report_material import Material
+from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.pace import slow_steps
 
 TITLE = "Where the ranks’ time goes"
@@ -19,10 +19,15 @@ _PARTS = {
 _CROWDED = "Other programs keep the CPUs busy; other waits"
 
 
-def section_document(material: Material) -> dict[str, Any]:
-    last, slow, shares = material.last, material.last.slow, material.last.time_shares or {}
+def name_parts(last: Attempt) -> dict[str, str]:
+    """Return the words for each part of the ranks' time."""
     crowded = any((pace.cpu or 0.0) >= slow_steps.CROWDED for pace in last.paces)
-    names = {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
+    return {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
+
+
+def section_document(material: Material) -> dict[str, Any]:
+    last = material.last
+    slow, shares, names = last.slow, last.time_shares or {}, name_parts(last)
     waiting = {
         "headline": slow.headline if slow else "",
         "parts": [

@@ -362,4 +362,6 @@ def _named_lock(look: RankLook) -> str:
     if module := re.match(r"(?:import|from) ([\w.]+)", text):
         return f"the import of {module[1]}"
     name = look.wait.text or (match and (match[1] or match[2]))
+    if name == "lock":
+        return "the lock"
     return f"the lock {name}" if name else "a lock or another thread"
