@@ -70,13 +70,24 @@ REACH = 30.0  # seconds without a decision, until hosts that did not answer are 
 def describe_attempt(line: AttemptBegins) -> str:
     """Describe an attempt that begins: its hosts, and the checkpoint that it starts from."""
     attempt = f"attempt {line.attempt} on {fold(line.hosts)}"
-    rest = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
-    gaps = f"; not complete: {', '.join([*line.open[:4], *rest])}" if line.open else ""
     if line.checkpoint:
-        return f"{attempt} from {line.checkpoint}, {duration(line.age or 0.0)} old{gaps}"
+        old = duration(line.age or 0.0)
+        return f"{attempt} from {line.checkpoint}, {old} old{_describe_incomplete(line)}"
+    return attempt + (f" from the beginning: {explain_beginning(line)}" if line.kept else "")
+
+
+def explain_beginning(line: AttemptBegins) -> str:
+    """Explain why an attempt after the first one begins without a checkpoint."""
+    if not line.kept:
+        return "--checkpoints GLOB was not given"
     if line.away:
-        return f"{attempt} from the beginning: no host that is reached has {line.away}{gaps}"
-    return attempt + (f" from the beginning: no checkpoint is complete{gaps}" if line.kept else "")
+        return f"no host that is reached has {line.away}{_describe_incomplete(line)}"
+    return f"no checkpoint is complete{_describe_incomplete(line) or '; none was found'}"
+
+
+def _describe_incomplete(line: AttemptBegins) -> str:
+    rest = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
+    return f"; not complete: {', '.join([*line.open[:4], *rest])}" if line.open else ""
 
 
 def read_record(raw: Any) -> tuple[RecordLine, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ipexctl.base.values import texts_of
+from ipexctl.common.attempt_record import AttemptBegins
 from ipexctl.report import sections
 from ipexctl.report.comparison.recorded_inputs import read_inputs
 from ipexctl.report.material.report_material import Attempt, Material
@@ -132,7 +134,10 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
         first,
         replace(attempt(second), printed=lines),
         checkpoints=(partial, saved),
-        began_from=((1, ""), (2, "out/step-30.pt")),
+        began_from=(
+            AttemptBegins(1, ["node01"], kept=True),
+            AttemptBegins(2, ["node01"], kept=True, checkpoint="out/step-30.pt"),
+        ),
         queued=125.0,
     )
     one, two = attempts.section_document(of)["attempts"]
@@ -148,6 +153,23 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
     assert note.startswith("all attempts, 10 s between them; 1 min in attempt 2: ")
     assert note.endswith("; 2 min 5 s in the queue before")
     assert attempts.section_document(of_hosts(2)) == {"attempts": []}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"kept": False}, "--checkpoints GLOB was not given"),
+        ({"kept": True}, "no checkpoint is complete; none was found"),
+        ({"kept": True, "open": ["out/5"]}, "no checkpoint is complete; not complete: out/5"),
+        ({"kept": True, "away": "out/5"}, "no host that is reached has out/5"),
+    ],
+)
+def test_an_attempt_without_a_checkpoint_says_why(fields: dict[str, Any], why: str):
+    second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
+    starts = tuple(AttemptBegins(number, ["node01"], **fields) for number in (1, 2))
+    of = material(attempt(made(ListedState.FAILED)), attempt(second), began_from=starts)
+    rows = attempts.section_document(of)["attempts"]
+    assert [row[2] for row in rows] == ["the beginning", f"the beginning ({why})"]
 
 
 def test_an_attempt_that_begins_again_repeats_steps_that_count_from_0():

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
+from ipexctl.common.attempt_record import AttemptBegins
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import RunComparison
@@ -140,7 +141,7 @@ class Material:
     comparison: RunComparison | None = None  # with the other run
     mask: SecretMask = SecretMask()
     queued: float = 0.0  # seconds from the start of the command to its first connection
-    began_from: tuple[tuple[int, str], ...] = ()  # the checkpoint of each attempt
+    began_from: tuple[AttemptBegins, ...] = ()  # of each attempt with --restarts
 
     @property
     def last(self) -> Attempt:
