@@ -23,6 +23,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import known_runs
 from ipexctl.report.known_runs import is_named
 from ipexctl.report.many.run_table import runs_document
+from ipexctl.report.material.report_material import measure_seconds
 from ipexctl.report.report_page import embed_json
 from ipexctl.report.run_report import known_secrets
 from ipexctl.run.jobs.ps import Runs, gather_runs
@@ -48,30 +49,36 @@ def report_all(
 ) -> RunsReport:
     """Write a page about the runs of this project, or of `every` one. `pattern` chooses by names
     and ids. `to`: a file, "-" for stdout, "" for runs.html beside the runs' folders."""
-    kept_here = find_run_folder(Path.cwd(), "x").parent
+    kept_here = find_run_folder(Path.cwd(), "")
     place = Path(to) if to else kept_here.parent / "runs.html"
     path = None if to == "-" else free_place(place, "report", "-o")
     folders = known_runs.run_folders(kept_here)
-    here = {folder.name for folder in folders}
     with Fleet(target, root) as fleet:
         gathered = gather_runs(fleet)
         project = project_top(Path.cwd())
-        own = [run for run in gathered if is_of_project(run, project) or run.id in here]
-        listed = gathered if every or not (own or here) else own
+        own = [run for run in gathered if is_of_project(run, project) or run.first_id in folders]
+        listed = gathered if every or not (own or folders) else own
         attempts = Counter(run.first_id for run in listed)
+        first = {run.first_id: run for run in listed}
         # the newest attempt comes first, and counts
         newest = {run.first_id: run for run in reversed(listed) if is_named(run, pattern)}
         chosen = sorted(newest.values(), key=lambda run: run.id)[-MOST_RUNS:]
         known = known_runs.read_from_hosts(fleet, chosen)
         recaps, answered = fleet.recaps(), len(fleet.alive)
         notes = [down.what for down in fleet.failures]
-    complete = {run.id for run in gathered if run.id not in known or known[run.id].printed}
-    local = known_runs.read_from_here(folders[-MOST_RUNS:], but=complete)
-    kept = {row.run.id: row for row in local if is_named(row.run, pattern)}
-    rows = [row for run_id, row in kept.items() if run_id not in known]
-    for run_id, row in known.items():  # a host with the output may be out of reach
-        printed = row.printed or (kept[run_id].printed if run_id in kept else ())
-        rows.append(replace(row, attempts=attempts[row.run.first_id], printed=printed))
+    silent = {row.run.first_id for row in known.values() if not row.printed}
+    complete = {run.first_id for run in gathered} - silent
+    local_folders = [found for name, found in folders.items() if name not in complete]
+    local = known_runs.read_from_here(local_folders[-MOST_RUNS:])
+    kept = {row.run.first_id: row for row in local if is_named(row.run, pattern)}
+    rows = []
+    for row in known.values():
+        name = row.run.first_id
+        run = replace(row.run, seconds=measure_seconds(first[name], row.run))
+        copy = kept.pop(name, row)  # a host with the output may be out of reach
+        printed = row.printed or copy.printed
+        rows.append(replace(row, run=run, attempts=attempts[name], printed=printed))
+    rows += kept.values()
     if not rows:
         raise InputError(
             f"no run matches {pattern}" if pattern else "there are no runs",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import calendar
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -17,10 +18,10 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import format_bytes
 from ipexctl.base.values import list_of, number_or_none, plain, texts_of
+from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.machines.fleet import Fleet
-from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.many.run_table import KnownRun, arguments_of
 from ipexctl.report.material.host_record import HostRecord, read_host_record
 from ipexctl.report.material.report_material import Attempt
@@ -66,35 +67,28 @@ def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> dict[str, KnownR
                 continue
             sizes = header.value("sizes", tuple[tuple[float, int], ...])
             parts = header.value("parts", tuple[tuple[int, int], ...])
-            log = LogParts(run, name, header.integer("rank"), frame.body, parts, sizes)
-            points[run.id][log.rank] = log.read_points()
+            rank = header.integer("rank")
+            points[run.id][rank] = read_points(run, name, rank, frame.body, parts, sizes)
 
     fleet.map_hosts(ask, [h for h in fleet.alive if any(h.name in run.targets for run in runs)])
     return {run.id: _known_by_hosts(run, records[run.id], points[run.id]) for run in runs}
 
 
-@dataclass(frozen=True)
-class LogParts:
-    """Parts of a rank's log. `parts`: (offset, bytes) of each, in the order of `body`."""
-
-    run: ListedRun
-    host: str
-    rank: int
-    body: bytes
-    parts: Sequence[tuple[int, int]]
-    sizes: Sequence[tuple[float, int]] = ()  # times at which the log had these sizes
-
-    def read_points(self) -> list[RankPoint]:
-        reader, done = MetricReader(named=True), 0
-        for offset, size in self.parts:
-            stream, data = Lines(bars=True), self.body[done : done + size]
-            dated = LogTimes(self.sizes, offset).pieces(data) if self.sizes else [(data, None)]
-            for piece, span in dated:
-                reader.set_time(self.rank, span)
-                reader.add_lines(self.run, self.host, self.rank, stream.feed(piece))
-            reader.add_lines(self.run, self.host, self.rank, stream.end())
-            done += size
-        return reader.points
+def read_points(
+    run: ListedRun, host: str, rank: int, body: bytes,
+    parts: Sequence[tuple[int, int]], sizes: Sequence[tuple[float, int]] = (),
+) -> list[RankPoint]:  # fmt: skip
+    """Read parts of a rank's log. `parts`: (offset, bytes) of each, in the order of `body`.
+    `sizes`: times at which the log had these sizes."""
+    reader, done = MetricReader(named=True), 0
+    for offset, size in parts:
+        stream, data = Lines(bars=True), body[done : done + size]
+        for piece, span in LogTimes(sizes, offset).pieces(data) if sizes else [(data, None)]:
+            reader.set_time(rank, span)
+            reader.add_lines(run, host, rank, stream.feed(piece))
+        reader.add_lines(run, host, rank, stream.end())
+        done += size
+    return reader.points
 
 
 def _known_by_hosts(
@@ -144,22 +138,24 @@ def _host_facts(attempt: Attempt) -> Iterator[tuple[str, str]]:
 # --- from here ------------------------------------------------------------------------------------
 
 
-def read_from_here(folders: Sequence[Path], but: Iterable[str]) -> Iterator[KnownRun]:
-    """Yield runs whose folders are here, except those with these ids."""
-    left_out = set(but)
-    for folder in folders:
+def read_from_here(folders: Sequence[Sequence[Path]]) -> Iterator[KnownRun]:
+    """Yield the last attempts of runs, from the folders of each one's attempts."""
+    for attempts in folders:
         with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-            if folder.name not in left_out:
-                yield _read_folder(folder)
+            yield _read_folder(attempts[-1], len(attempts))
 
 
-def run_folders(here: Path) -> list[Path]:
+def run_folders(here: Path) -> dict[str, list[Path]]:
+    """Return the folders of the attempts of each run, the oldest first, by the run's first id."""
+    runs: dict[str, list[Path]] = {}
     with suppress(OSError):
-        return sorted(f for f in here.iterdir() if _RUN_ID.fullmatch(f.name) and f.is_dir())
-    return []
+        for folder in sorted(here.iterdir()):
+            if _RUN_ID.fullmatch(folder.name) and folder.is_dir():
+                runs.setdefault(ATTEMPT.sub("", folder.name), []).append(folder)
+    return runs
 
 
-def _read_folder(folder: Path) -> KnownRun:
+def _read_folder(folder: Path, attempts: int) -> KnownRun:
     plan, result = (read_document(folder / name) or {} for name in ("plan.json", "result.json"))
     argv = texts_of(plan.get("argv"))
     hosts = [host for host in list_of(plan.get("hosts")) if isinstance(host, dict)]
@@ -168,14 +164,15 @@ def _read_folder(folder: Path) -> KnownRun:
     code, ended = result.get("exit_code"), plain(result.get("ended_by"))
     state = ListedState.LOST if code is None else ListedState.DONE
     state = _STATES.get(ended, ListedState.FAILED) if code else state
-    began = time.mktime(time.strptime(folder.name[:15], "%Y%m%d-%H%M%S"))
-    seconds = number_or_none(result.get("seconds")) or 0.0
+    began = calendar.timegm(time.strptime(folder.name[:15], "%Y%m%d-%H%M%S"))
+    # when the first of several attempts began is not recorded here
+    seconds = number_or_none(result.get("seconds")) or 0.0 if attempts == 1 else 0.0
     cause = f"exit code {code}: {plain(result.get('cause'))}" if code else ""
     run = ListedRun(folder.name, about, state, began, seconds, 0, 0, None, cause, (), None)
     points = {}
     for rank, host, path in _edge_logs(folder):
         data = read_prefix(path, MOST_LOG)
-        points[rank] = LogParts(run, host, rank, data, [(0, len(data))]).read_points()
+        points[rank] = read_points(run, host, rank, data, [(0, len(data))])
     (attempt,) = with_output([Attempt(run)], {run.id: _reporting_points(points)})
     variables = {
         row["name"]: row["value"] or "set"
@@ -188,7 +185,7 @@ def _read_folder(folder: Path) -> KnownRun:
         "hosts": {"ranks": str(about.ranks), "MPI": plain(plan.get("mpi")) or "none"},
         **dict.fromkeys(("versions", "code", "data")),
     }
-    return KnownRun(run, parts, attempt.printed, only_here=True)
+    return KnownRun(run, parts, attempt.printed, only_here=True, attempts=attempts)
 
 
 def _edge_logs(folder: Path) -> list[tuple[int, str, Path]]:

@@ -13,10 +13,10 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.remote.run import run_records
 from ipexctl.report.all_runs import render_runs_page
 from ipexctl.report.known_runs import (
-    LogParts,
     find_links,
     is_named,
     read_from_here,
+    read_points,
     run_folders,
 )
 from ipexctl.report.many.run_table import (
@@ -44,13 +44,13 @@ def known(number: int, *losses: float, **parts: Any) -> KnownRun:
     [
         (
             ["train.py", "--lr", "0.1", "--fast"],
-            {"script": "train.py", "--lr": "0.1", "--fast": ""},
+            {"script": "train.py", "--lr": "0.1", "--fast": "(set)"},
         ),
         (["train.py", "--lr=0.1", "-n", "-3"], {"script": "train.py", "--lr": "0.1", "-n": "-3"}),
         (["t.py", "a=1", "model.b=2"], {"script": "t.py", "a": "1", "model.b": "2"}),
-        (["t.py", "3", "x"], {"script": "t.py", "argument 1": "3", "argument 2": "x"}),
+        (["t.py", "3", "x"], {"script": "t.py", "(no name)": "3 x"}),
         (["t.py", "--f", "a", "--f", "b"], {"script": "t.py", "--f": "a b"}),
-        (["-m", "pkg.train", "--x"], {"-m": "pkg.train", "--x": ""}),
+        (["-m", "pkg.train", "--x"], {"script": "-m pkg.train", "--x": "(set)"}),
     ],
 )
 def test_arguments_by_name(argv: list[str], found: dict[str, str]) -> None:
@@ -82,6 +82,7 @@ def test_last_and_best_of_a_metric() -> None:
     rising = replace(attempt(made()), printed=known(1, 3.0, 1.0, 2.0).printed)
     found = metric_document(rising, "loss")
     assert found and (found["last"], found["best"], found["axis"]) == (2.0, 1.0, "step")
+    assert found["best_at"] == 2.0  # the page says where, as it may be one early dip
     assert found["x"] == [1.0, 2.0, 3.0] and found["y"] == [3.0, 1.0, 2.0]
     ends_badly = replace(rising, printed=known(1, 3.0, float("nan")).printed)
     found = metric_document(ends_badly, "loss")
@@ -125,12 +126,18 @@ def test_a_run_that_only_this_folder_has(tmp_path: Path) -> None:
     (folder / "logs" / "rank00000.node01.log").write_text("step 1 loss 2.5\nstep 2 loss 1.5\n")
     (tmp_path / "20260101-120000-bad000").mkdir()
     (tmp_path / "20260101-120000-bad000" / "plan.json").write_text('{"world_size": []}')
-    (found,) = read_from_here(run_folders(tmp_path), but=())
+    (found,) = read_from_here([*run_folders(tmp_path).values()])
     assert (found.run.about.name, found.run.state.value, found.run.seconds) == ("old", "failed", 5)
     assert found.parts["arguments"] == {"script": "train.py", "--lr": "1"}
     assert found.parts["variables"] == {"A": "1", "B": "set"} and found.parts["code"] is None
     assert [line.loss for line in found.printed] == [2.5, 1.5]
-    assert list(read_from_here([folder], but=[RUN_ID])) == []
+    assert found.attempts == 1 and found.run.began == 1767268800.0  # ids have UTC
+    again = tmp_path / f"{RUN_ID}-r02"
+    again.mkdir()
+    for name in ("plan.json", "result.json"):
+        (again / name).write_bytes((folder / name).read_bytes())
+    (found,) = read_from_here([*run_folders(tmp_path).values()])
+    assert (found.run.id, found.attempts, found.run.seconds) == (again.name, 2, 0.0)
     links = dict(find_links(folder, tmp_path))
     assert links == {
         "TensorBoard tb": f"{RUN_ID}/outputs/tb",
@@ -145,7 +152,7 @@ def test_of_a_long_log_complete_lines_from_all_of_it_are_sent(tmp_path: Path) ->
     assert sum(size for _, size in parts) == len(body) <= run_records.MOST_LOG
     data = path.read_bytes()
     assert b"".join(data[start : start + size] for start, size in parts) == body
-    steps = [p.point.step for p in LogParts(made(), "node01", 0, body, parts).read_points()]
+    steps = [p.point.step for p in read_points(made(), "node01", 0, body, parts)]
     assert steps[0] == 1 and steps[-1] == 20000 and steps == sorted(set(steps))  # type: ignore[type-var]
     short = tmp_path / "short"
     short.write_text("loss 1\nno end")

@@ -10,11 +10,20 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.machines.target import Target
 from ipexctl.report import run_report
+from ipexctl.report.all_runs import report_all
 from tests.run.test_ps_local import Here
 
 TRAIN = """\
 for step in range(10):
     print(f"step {step}/10 loss 1.0 20.0 it/s", flush=True)
+"""
+TWICE = """\
+import os, time
+for step in range(10):
+    print(f"step {step} loss {1 / (step + 1)}", flush=True)
+    time.sleep(0.25)
+    if step == 8 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        raise ValueError
 """
 
 
@@ -33,6 +42,27 @@ def test_a_run_is_compared_with_one_of_other_code(tmp_path: Path):
     assert found.differences[0].text == "code: train.py changed"
     (host,) = found.run.hosts.values()
     assert host.cores and dict(host.variables)["IPEXCTL_BACKEND"] == "gloo"
+
+
+@pytest.mark.timeout(120)
+def test_both_pages_have_the_same_time_and_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, root = Here(tmp_path), str(tmp_path / "home/.ipexctl")
+    (here.code / "train.py").write_text(TWICE)
+    options = ("-n", "1", "--force", "--restarts", "1", "--name", "twice")
+    done = here.call("run", *options, "train.py")
+    assert done.returncode == 0, done.stderr + done.stdout
+    monkeypatch.chdir(here.code)
+    (row,) = report_all(Target(), "", root, to="-").document["runs"]
+    page = run_report.report(Target(), "twice", root, to="-").document
+    cards = {card["label"]: card for card in page["cards"]}
+    assert row["attempts"] == 2 and row["took"] == cards["Time"]["value"]
+    assert f"{row['rate']:.3g} steps/s" == cards["Speed"]["value"]
+    assert cards["Speed"]["note"].endswith(" in attempt 2")
+    assert row["seconds"] > 4.0  # of both attempts
+    assert page["attempts"][1][2] == "the beginning (--checkpoints GLOB was not given)"
+    assert not (here.code / ".ipexctl/runs/x").exists()
 
 
 @pytest.mark.timeout(120)

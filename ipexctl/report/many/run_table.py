@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
+from ipexctl.base.sizes import duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import Speed
@@ -16,6 +17,7 @@ from ipexctl.report.material.host_record import Printed
 from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.material.training_curves import common_axis, field_values, points_along
 from ipexctl.report.sections.metrics import COUNTERS, MOST_CURVES, metric_values
+from ipexctl.report.sections.settings import read_arguments
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
 
 MOST_SETTINGS = 16  # columns
@@ -84,21 +86,10 @@ def differing_settings(runs: Sequence[KnownRun]) -> list[tuple[str, str]]:
 
 
 def arguments_of(argv: Sequence[str]) -> dict[str, str]:
-    """Return the script and its options with their values; an option may be given repeatedly."""
-    found = dict[str, str]()
-    places, option = 0, ""
-    for word in argv:
-        name, sign, value = word.partition("=")
-        is_option = word.startswith("-") and not re.fullmatch(r"-[\d.].*", word)
-        if sign and (is_option or re.fullmatch(r"[\w.+/@-]+", name)):
-            option = ""
-        elif is_option:
-            option, value = name, ""
-        elif option:
-            name, value, option = option, word, ""
-        else:
-            name, value = f"argument {places}" if places else "script", word
-            places += 1
+    """Return the script and its arguments with their values; one may be given repeatedly."""
+    first = 2 if argv[:1] == ["-m"] else 1
+    found = {"script": " ".join(argv[:first])}
+    for name, value in read_arguments(argv[first:]):
         found[name] = " ".join(filter(None, (found.get(name), value)))
     return found
 
@@ -127,13 +118,14 @@ def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> di
         "cause": mask.mask_text(run.cause),
         "began": run.began or None,
         "seconds": round(run.seconds, 1) or None,
+        "took": duration(run.seconds) if run.seconds else "",
         "commit": run.about.commit,
         "tree": known.tree[:8],
         "command": mask.mask_text(run.about.command),
         "hosts": fold(run.about.hosts),
         "ranks": run.about.ranks,
         "speed": dict(vars(speed)) if speed else None,
-        "rate": speed.rate if speed else attempt.rate,
+        "rate": attempt.rate,
         "metrics": metrics,
         "links": [list(link) for link in known.links],
         "only_here": known.only_here,
@@ -142,8 +134,8 @@ def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> di
 
 
 def metric_document(attempt: Attempt, name: str) -> dict[str, Any] | None:
-    """Return the last and the best value of a metric, and its curve; None without values. `last`
-    None: it is nan or infinite, as `ends` says."""
+    """Return the last and the best value of a metric, where that is, and its curve; None without
+    values. `last` None: it is nan or infinite, as `ends` says."""
     rows = (field_values if name in OWN_METRICS else metric_values)([attempt], name)
     axis = common_axis(rows)
     points = points_along(rows[0], axis)
@@ -151,13 +143,14 @@ def metric_document(attempt: Attempt, name: str) -> dict[str, Any] | None:
         return None
     last, end = max(points, key=lambda point: point[0])[1], better_end(name)
     finite = [point for point in points if isfinite(point[1])]
-    values = [value for _, value in finite]
-    best = (min(values) if end == "low" else max(values)) if end and values else None
+    choose = min if end == "low" else max
+    best = choose(finite, key=lambda point: point[1]) if end and finite else None
     x = curves.thin_values((place for place, _ in finite), POINTS)
     return {
         "last": last if isfinite(last) else None,
         "ends": str(last),
-        "best": best,
+        "best": best and best[1],
+        "best_at": best and best[0],
         "axis": axis,
         "x": list(x),
         "y": list(curves.make_curve(finite, x).middle),

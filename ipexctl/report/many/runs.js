@@ -14,15 +14,18 @@ const stamp = (seconds) => {
 const some = (values) => new Set(values.filter((v) => v !== "" && v !== null && v !== undefined)).size > 0;
 const several = (values) => new Set(values).size > 1;
 
+// an early dip of a noisy curve may be the best value: where it is tells that
+const bestWords = (m) => !m || m.best === null ? "–" : `${number(m.best, 4)} (${m.axis.replace(/^last printed |^logged | n$/g, "")} ${number(m.best_at, 6)})`;
+
 // --- columns: [head, value to sort by, text, which end is better] ---
 
 function metricColumns(metric) {
   const of = (run) => run.metrics[metric.name];
-  const last = {head: metric.name, key: (r) => of(r)?.last ?? null, text: (r) => of(r) ? of(r).last === null ? of(r).ends : number(of(r).last, 4) : "–",
+  const last = {head: "last " + metric.name, key: (r) => of(r)?.last ?? null, text: (r) => of(r) ? of(r).last === null ? of(r).ends : number(of(r).last, 4) : "–",
     better: metric.better, bad: (r) => of(r) && of(r).last === null, numeric: true};
-  const best = {head: "best " + metric.name, text: (r) => number(of(r)?.best, 4),
+  const best = {head: "best " + metric.name, text: (r) => bestWords(of(r)),
     key: (r) => of(r) && of(r).last !== null ? of(r).best : null,  // it does not count in a run that ended with nan
-    better: metric.better, numeric: true};
+    better: metric.better, numeric: true, last};
   return metric.better ? [last, best] : [last];
 }
 
@@ -35,8 +38,8 @@ const columns = [
   {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "")},
   ...data.settings.map((s) => ({head: short(s[1]), key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?", setting: true})),
   ...measured.flatMap(metricColumns),
-  {head: "steps/s", key: (r) => r.rate, text: (r) => number(r.rate), better: "high", numeric: true},
-  {head: "Took", key: (r) => r.seconds, text: (r) => r.seconds === null ? "–" : clock(r.seconds)},
+  {head: "Speed", key: (r) => r.rate, text: (r) => r.rate === null ? "–" : number(r.rate) + " steps/s", better: "high", numeric: true},
+  {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–"},
   {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts},
   {head: "Ranks", key: (r) => r.ranks, text: (r) => String(r.ranks || "–"), numeric: true},
   {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–", use: () => some(runs.map((r) => r.commit))},
@@ -122,7 +125,8 @@ function showTable() {
     showCurves();
   });
   const top = el("tr", {}, el("th", {className: "pick", scope: "col"}, all), ...heads);
-  body("table").append(text("p", "Click a heading to sort. The curves of checked runs are below the table.", "soft"));
+  body("table").append(text("p", "Click a heading to sort. The curves of checked runs are below the table. Time: from the first start to " +
+    "the end, without the queue. Speed and metrics: of the last attempt.", "soft"));
   body("table").append(el("div", {className: "scroll runs", tabIndex: 0, role: "region", ariaLabel: "Runs"},
     el("table", {}, el("thead", {}, top), tbody)));
   sortRows();
@@ -188,7 +192,7 @@ function metricRows(a, b) {
     const words = (run) => {
       const found = run.metrics[m.name];
       if (!found) return "–";
-      return (found.last === null ? found.ends : number(found.last, 4)) + (found.best === null ? "" : `, best ${number(found.best, 4)}`);
+      return (found.last === null ? found.ends : number(found.last, 4)) + (found.best === null ? "" : `, best ${bestWords(found)}`);
     };
     return ["Result", m.name, words(a), words(b)];
   });
@@ -209,9 +213,6 @@ function showPair() {
   if (a === b) return box.append(empty("Choose two different runs."));
   box.append(text("p", speedWords(a, b)));
   const found = table(["Part", "What", unlike(a), unlike(b)], [...rows, ...state, ...metricRows(a, b)], [2, 3]);
-  for (const row of found.querySelectorAll("tbody tr")) {  // on a narrow screen, cells are below each other
-    [a, b].forEach((run, n) => row.cells[2 + n].setAttribute("data-head", unlike(run)));
-  }
   box.append(found);
   if (same.length) box.append(text("p", "The same in both: " + same.join(", ") + ".", "empty"));
   if (unknown.length) box.append(text("p", "Not known of both: " + unknown.join(", ") + ".", "empty"));
@@ -220,7 +221,7 @@ function showPair() {
 
 const summary = [...new Set(runs.map((r) => r.state))].map((state) => `${runs.filter((r) => r.state === state).length} ${state}`).join(", ");
 const ties = ranked.filter((run) => first.key(run) === first.key(ranked[0])).length - 1;
-const winner = ranked.length > 1 ? text("p", `${first.head.replace(/^best /, "Best ")}: ${first.text(ranked[0])}, ${unlike(ranked[0])}`
+const winner = ranked.length > 1 ? text("p", `${first.head.replace(/^best /, "Best ")}: ${first.text(ranked[0])}, ${first.last ? first.last.head + " " + first.last.text(ranked[0]) + ", " : ""}${unlike(ranked[0])}`
   + data.settings.filter((s) => s[0] === "arguments" && setting(ranked[0], s)).map((s) => `, ${short(s[1])} ${setting(ranked[0], s)}`).join("")
   + (ties ? ` (${ties} more with the same value)` : "")) : null;
 body("head").append(text("h1", (data.project ? data.project + ": " : "") + `${runs.length} runs`), text("p", summary, "soft"),

@@ -128,6 +128,13 @@ class Attempt:
         return {"computing": computing, "sending": sending, "slow": waiting, "rest": rest}
 
 
+def measure_seconds(first: ListedRun, last: ListedRun) -> float:
+    """Return the seconds from the start of the first attempt to the end of the last one, without
+    the time in the queue."""
+    before = last.began - first.began if first.began and last.began else 0.0
+    return max(0.0, before) + last.seconds
+
+
 @dataclass(frozen=True)
 class Material:
     attempts: tuple[Attempt, ...]  # the oldest first
@@ -166,8 +173,7 @@ class Material:
 
     @property
     def seconds(self) -> float:
-        """The duration of all attempts, with the time between them."""
-        return self.offsets[-1] + self.last.run.seconds
+        return measure_seconds(self.attempts[0].run, self.last.run)
 
     @property
     def seconds_between(self) -> float:

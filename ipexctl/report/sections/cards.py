@@ -38,6 +38,7 @@ def _speed_card(material: Material) -> dict[str, str]:
         return _make_card("Speed", "unknown", "the output has no numbered steps")
     seconds = 1 / last.rate
     note = f"{seconds * 1e3:.3g} ms a step" if seconds < 1 else f"{seconds:.3g} s a step"
+    note += f" in attempt {last.run.attempt}" if len(material.attempts) > 1 else ""
     if other and other.rate:
         faster = f"{last.rate / other.rate - 1:+.0%}"
         note = f"{faster} against {other.rate:.3g} in {material.other_name}"
