@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field, replace
 from importlib.resources import files
@@ -28,6 +27,7 @@ from ipexctl.report.report_page import embed_json
 from ipexctl.report.run_report import known_secrets
 from ipexctl.run.jobs.ps import Runs, gather_runs
 from ipexctl.run.jobs.run_filter import is_of_project
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import find_run_folder
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
@@ -58,12 +58,11 @@ def report_all(
         project = project_top(Path.cwd())
         own = [run for run in gathered if is_of_project(run, project) or run.first_id in folders]
         listed = gathered if every or not (own or folders) else own
-        attempts = Counter(run.first_id for run in listed)
-        first = {run.first_id: run for run in listed}
-        # the newest attempt comes first, and counts
-        newest = {run.first_id: run for run in reversed(listed) if is_named(run, pattern)}
-        chosen = sorted(newest.values(), key=lambda run: run.id)[-MOST_RUNS:]
-        known = known_runs.read_from_hosts(fleet, chosen)
+        attempts: dict[str, list[ListedRun]] = {}  # of each run, the newest first
+        for run in listed:
+            attempts.setdefault(run.first_id, []).append(run)
+        newest = [row[0] for row in attempts.values() if is_named(row[0], pattern)]
+        known = known_runs.read_from_hosts(fleet, newest[:MOST_RUNS])
         recaps, answered = fleet.recaps(), len(fleet.alive)
         notes = [down.what for down in fleet.failures]
     silent = {row.run.first_id for row in known.values() if not row.printed}
@@ -73,11 +72,11 @@ def report_all(
     kept = {row.run.first_id: row for row in local if is_named(row.run, pattern)}
     rows = []
     for row in known.values():
-        name = row.run.first_id
-        run = replace(row.run, seconds=measure_seconds(first[name], row.run))
-        copy = kept.pop(name, row)  # a host with the output may be out of reach
+        starts = attempts[row.run.first_id]
+        run = replace(row.run, seconds=measure_seconds(starts[-1], row.run))
+        copy = kept.pop(run.first_id, row)  # a host with the output may be out of reach
         printed = row.printed or copy.printed
-        rows.append(replace(row, run=run, attempts=attempts[name], printed=printed))
+        rows.append(replace(row, run=run, attempts=len(starts), printed=printed))
     rows += kept.values()
     if not rows:
         raise InputError(

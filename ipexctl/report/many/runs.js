@@ -22,10 +22,10 @@ const bestWords = (m) => !m || m.best === null ? "–" : `${number(m.best, 4)} (
 function metricColumns(metric) {
   const of = (run) => run.metrics[metric.name];
   const last = {head: "last " + metric.name, key: (r) => of(r)?.last ?? null, text: (r) => of(r) ? of(r).last === null ? of(r).ends : number(of(r).last, 4) : "–",
-    better: metric.better, bad: (r) => of(r) && of(r).last === null, numeric: true};
+    better: metric.better, bad: (r) => of(r) && of(r).last === null, numeric: true, result: true};
   const best = {head: "best " + metric.name, text: (r) => bestWords(of(r)),
     key: (r) => of(r) && of(r).last !== null ? of(r).best : null,  // it does not count in a run that ended with nan
-    better: metric.better, numeric: true, last};
+    better: metric.better, numeric: true, result: true, last};
   return metric.better ? [last, best] : [last];
 }
 
@@ -35,11 +35,11 @@ const measured = data.metrics.filter((m) => m.better || !constant(m));
 const columns = [
   {head: "Name", key: title, text: title},
   {head: "When", key: (r) => r.began, text: (r) => stamp(r.began)},
-  {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "")},
+  {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : ""), result: true},
   ...data.settings.map((s) => ({head: short(s[1]), key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?", setting: true})),
   ...measured.flatMap(metricColumns),
   {head: "Speed", key: (r) => r.rate, text: (r) => r.rate === null ? "–" : number(r.rate) + " steps/s", better: "high", numeric: true},
-  {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–"},
+  {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–", result: true},
   {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts},
   {head: "Ranks", key: (r) => r.ranks, text: (r) => String(r.ranks || "–"), numeric: true},
   {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–", use: () => some(runs.map((r) => r.commit))},
@@ -187,15 +187,9 @@ function differingRows(a, b) {
   return {rows, unknown, same};
 }
 
-function metricRows(a, b) {
-  return measured.filter((m) => a.metrics[m.name] || b.metrics[m.name]).map((m) => {
-    const words = (run) => {
-      const found = run.metrics[m.name];
-      if (!found) return "–";
-      return (found.last === null ? found.ends : number(found.last, 4)) + (found.best === null ? "" : `, best ${bestWords(found)}`);
-    };
-    return ["Result", m.name, words(a), words(b)];
-  });
+function resultRows(a, b) {
+  return columns.filter((c) => c.result).map((c) => ["Result", c.head, c.text(a), c.text(b)])
+    .filter(([, , x, y]) => x !== "–" || y !== "–");
 }
 
 let pair = [ranked[0] || runs[0], ranked[1] || runs[1] || runs[0]];
@@ -208,12 +202,10 @@ function showPair() {
     return select;
   };
   const [a, b] = pair, {rows, unknown, same} = differingRows(a, b);
-  const state = a.state === b.state ? [] : [["Result", "state", a.state, b.state]];
   box.replaceChildren(text("h2", "Two runs compared"), el("p", {className: "choice"}, choice(0), " against ", choice(1)));
   if (a === b) return box.append(empty("Choose two different runs."));
   box.append(text("p", speedWords(a, b)));
-  const found = table(["Part", "What", unlike(a), unlike(b)], [...rows, ...state, ...metricRows(a, b)], [2, 3]);
-  box.append(found);
+  box.append(table(["Part", "What", unlike(a), unlike(b)], [...rows, ...resultRows(a, b)], [2, 3]));
   if (same.length) box.append(text("p", "The same in both: " + same.join(", ") + ".", "empty"));
   if (unknown.length) box.append(text("p", "Not known of both: " + unknown.join(", ") + ".", "empty"));
   box.append(el("p", {className: "empty"}, "Where the time of a step goes: ", text("code", `ipexctl report ${a.id} --compare ${b.id}`)));
