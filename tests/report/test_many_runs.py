@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,13 @@ def test_of_a_long_log_complete_lines_from_all_of_it_are_sent(tmp_path: Path) ->
     short = tmp_path / "short"
     short.write_text("loss 1\nno end")
     assert run_records.read_parts(str(short)) == ([[0, 7]], b"loss 1\n")
+
+
+def test_a_row_has_its_times_and_speed_as_words_of_the_other_page() -> None:
+    run = replace(known(1), printed=attempt(made()).printed)
+    (row,) = runs_document([run], SecretMask())["runs"]
+    assert (row["took"], row["seconds"], row["rate"]) == ("1 min", 60.0, 2.0)
+    assert row["when"] == time.strftime("%Y-%m-%d %H:%M", time.localtime(1000.0))
+    bare = replace(run, run=replace(run.run, began=0.0, seconds=0.0), printed=())
+    (row,) = runs_document([bare], SecretMask())["runs"]
+    assert not row["when"] and not row["took"] and row["seconds"] is row["rate"] is None

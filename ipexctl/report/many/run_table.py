@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -117,6 +118,7 @@ def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> di
         "state": "unknown" if unknown else run.state.value,
         "cause": mask.mask_text(run.cause),
         "began": run.began or None,
+        "when": run.began and time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began)),
         "seconds": round(run.seconds, 1) or None,
         "took": duration(run.seconds) if run.seconds else "",
         "commit": run.about.commit,

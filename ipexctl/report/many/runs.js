@@ -6,12 +6,6 @@ for (const run of runs) counts.set(title(run), (counts.get(title(run)) || 0) + 1
 const unlike = (run) => counts.get(title(run)) > 1 ? title(run) + " " + run.id : title(run);
 const setting = (run, [part, name]) => run.parts[part] === null ? null : data.tables[run.parts[part]][name] ?? "";
 const short = (name) => name.replace(/^--?/, "");
-const stamp = (seconds) => {
-  if (!seconds) return "–";
-  const d = new Date(seconds * 1000), two = (n) => String(n).padStart(2, "0");
-  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
-};
-const some = (values) => new Set(values.filter((v) => v !== "" && v !== null && v !== undefined)).size > 0;
 const several = (values) => new Set(values).size > 1;
 
 // an early dip of a noisy curve may be the best value: where it is tells that
@@ -34,7 +28,7 @@ const constant = (metric) => runs.every((r) => !r.metrics[metric.name] || !sever
 const measured = data.metrics.filter((m) => m.better || !constant(m));
 const columns = [
   {head: "Name", key: title, text: title},
-  {head: "When", key: (r) => r.began, text: (r) => stamp(r.began)},
+  {head: "When", key: (r) => r.began, text: (r) => r.when || "–"},
   {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : ""), result: true},
   ...data.settings.map((s) => ({head: short(s[1]), key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?", setting: true})),
   ...measured.flatMap(metricColumns),
@@ -42,9 +36,9 @@ const columns = [
   {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–", result: true},
   {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts},
   {head: "Ranks", key: (r) => r.ranks, text: (r) => String(r.ranks || "–"), numeric: true},
-  {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–", use: () => some(runs.map((r) => r.commit))},
-  {head: "Code", key: (r) => r.tree, text: (r) => r.tree || "–", use: () => several(runs.map((r) => r.tree))},
-].filter((column) => !column.use || column.use());
+  {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–"},
+  ...(several(runs.map((r) => r.tree)) ? [{head: "Code", key: (r) => r.tree, text: (r) => r.tree || "–"}] : []),
+].filter((column) => runs.some((r) => column.text(r) !== "–"));
 
 function asNumber(value) {
   return value !== null && value.trim() !== "" && Number.isFinite(Number(value)) ? Number(value) : value;
