@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +21,7 @@ from ipexctl.pages.page_shell import frame_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import known_runs
 from ipexctl.report.known_runs import is_named
-from ipexctl.report.many.run_table import runs_document
+from ipexctl.report.many.run_table import KnownRun, runs_document
 from ipexctl.report.material.report_material import measure_seconds
 from ipexctl.report.report_page import embed_json
 from ipexctl.report.run_report import known_secrets
@@ -62,21 +62,15 @@ def report_all(
         for run in listed:
             attempts.setdefault(run.first_id, []).append(run)
         newest = [row[0] for row in attempts.values() if is_named(row[0], pattern)]
-        known = known_runs.read_from_hosts(fleet, newest[:MOST_RUNS])
+        known = [*known_runs.read_from_hosts(fleet, newest[:MOST_RUNS]).values()]
         recaps, answered = fleet.recaps(), len(fleet.alive)
         notes = [down.what for down in fleet.failures]
-    silent = {row.run.first_id for row in known.values() if not row.printed}
-    complete = {run.first_id for run in gathered} - silent
+    # a host with the output may be out of reach
+    complete = {run.first_id for run in gathered} - {r.run.first_id for r in known if not r.printed}
     local_folders = [found for name, found in folders.items() if name not in complete]
     local = known_runs.read_from_here(local_folders[-MOST_RUNS:])
     kept = {row.run.first_id: row for row in local if is_named(row.run, pattern)}
-    rows = []
-    for row in known.values():
-        starts = attempts[row.run.first_id]
-        run = replace(row.run, seconds=measure_seconds(starts[-1], row.run))
-        copy = kept.pop(run.first_id, row)  # a host with the output may be out of reach
-        printed = row.printed or copy.printed
-        rows.append(replace(row, run=run, attempts=len(starts), printed=printed))
+    rows = [_merge_row(row, attempts[row.run.first_id], kept) for row in known]
     rows += kept.values()
     if not rows:
         raise InputError(
@@ -105,6 +99,13 @@ def report_all(
     return RunsReport(
         tuple(row.run for row in rows), recaps, answered, (), project, path, document, html
     )
+
+
+def _merge_row(row: KnownRun, attempts: Sequence[ListedRun], kept: dict[str, KnownRun]) -> KnownRun:
+    """Return what is known of all attempts of a run, with what is taken out of `kept` here."""
+    run = replace(row.run, seconds=measure_seconds(attempts[-1], row.run))
+    printed = row.printed or kept.pop(run.first_id, row).printed
+    return replace(row, run=run, attempts=len(attempts), printed=printed)
 
 
 def render_runs_page(document: Mapping[str, Any]) -> str:

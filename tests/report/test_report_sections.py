@@ -29,6 +29,7 @@ from ipexctl.report.sections import (
 from ipexctl.report.sections.result import describe_exception
 from ipexctl.report.sections.settings import read_arguments
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.follow_attempts import explain_beginning
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made, material
 
@@ -134,10 +135,7 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
         first,
         replace(attempt(second), printed=lines),
         checkpoints=(partial, saved),
-        began_from=(
-            AttemptBegins(1, ["node01"], kept=True),
-            AttemptBegins(2, ["node01"], kept=True, checkpoint="out/step-30.pt"),
-        ),
+        began_from=((1, "", "none was found"), (2, "out/step-30.pt", "")),
         queued=125.0,
     )
     one, two = attempts.section_document(of)["attempts"]
@@ -166,7 +164,9 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
 )
 def test_an_attempt_without_a_checkpoint_says_why(fields: dict[str, Any], why: str):
     second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
-    starts = tuple(AttemptBegins(number, ["node01"], **fields) for number in (1, 2))
+    begins = AttemptBegins(2, ["node01"], **fields)
+    assert explain_beginning(begins) == why
+    starts = tuple((number, "", explain_beginning(begins)) for number in (1, 2))
     of = material(attempt(made(ListedState.FAILED)), attempt(second), began_from=starts)
     rows = attempts.section_document(of)["attempts"]
     assert [row[2] for row in rows] == ["the beginning", f"the beginning ({why})"]

@@ -10,7 +10,6 @@ from statistics import median
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
-from ipexctl.common.attempt_record import AttemptBegins
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import RunComparison
@@ -148,7 +147,8 @@ class Material:
     comparison: RunComparison | None = None  # with the other run
     mask: SecretMask = SecretMask()
     queued: float = 0.0  # seconds from the start of the command to its first connection
-    began_from: tuple[AttemptBegins, ...] = ()  # of each attempt with --restarts
+    # the checkpoint of each attempt, and why there was none
+    began_from: tuple[tuple[int, str, str], ...] = ()
 
     @property
     def last(self) -> Attempt:

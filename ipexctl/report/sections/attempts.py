@@ -7,7 +7,6 @@ from typing import Any
 from ipexctl.base.sizes import count, duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.run.follow_attempts import explain_beginning
 from ipexctl.run.hang.diagnosis import stall_of
 
 TITLE = "Attempts"
@@ -20,17 +19,16 @@ MONO = (2,)
 def section_document(material: Material) -> dict[str, Any]:
     """Return a row for each attempt; none for a run that began once."""
     rows, reached = [], -1  # the last step so far; the first one may be 0
+    starts = {number: start for number, *start in material.began_from}
     for attempt in material.attempts:
-        begins = next((b for b in material.began_from if b.attempt == attempt.run.attempt), None)
-        checkpoint = begins.checkpoint if begins else ""
-        why = f" ({explain_beginning(begins)})" if begins and begins.attempt > 1 else ""
+        checkpoint, why = starts.get(attempt.run.attempt, ("", ""))
         steps = _find_step_range(material, attempt, checkpoint)
         repeated = max(0, min(reached, steps[1]) - steps[0] + 1) if steps else 0
         rows.append(
             [
                 str(attempt.run.attempt),
                 fold(attempt.run.about.hosts),
-                checkpoint or f"the beginning{why}",
+                checkpoint or (f"the beginning ({why})" if why and rows else "the beginning"),
                 f"{steps[0]:,} to {steps[1]:,}" if steps else "none printed",
                 count(repeated, "step") if repeated else "",
                 duration(attempt.run.seconds),
