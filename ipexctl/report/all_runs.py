@@ -62,7 +62,7 @@ def report_all(
         for run in listed:
             attempts.setdefault(run.first_id, []).append(run)
         newest = [row[0] for row in attempts.values() if is_named(row[0], pattern)]
-        known = [*known_runs.read_from_hosts(fleet, newest[:MOST_RUNS]).values()]
+        known = known_runs.read_from_hosts(fleet, newest[:MOST_RUNS])
         recaps, answered = fleet.recaps(), len(fleet.alive)
         notes = [down.what for down in fleet.failures]
     # a host with the output may be out of reach

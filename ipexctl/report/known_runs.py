@@ -47,7 +47,7 @@ def is_named(run: ListedRun, pattern: str) -> bool:
 # --- from hosts -----------------------------------------------------------------------------------
 
 
-def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> dict[str, KnownRun]:
+def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> list[KnownRun]:
     """Ask each host once for all of these runs."""
     records: dict[str, list[HostRecord]] = {run.id: [] for run in runs}
     points: dict[str, dict[int, list[RankPoint]]] = {run.id: {} for run in runs}
@@ -71,7 +71,7 @@ def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> dict[str, KnownR
             points[run.id][rank] = read_points(run, name, rank, frame.body, parts, sizes)
 
     fleet.map_hosts(ask, [h for h in fleet.alive if any(h.name in run.targets for run in runs)])
-    return {run.id: _known_by_hosts(run, records[run.id], points[run.id]) for run in runs}
+    return [_known_by_hosts(run, records[run.id], points[run.id]) for run in runs]
 
 
 def read_points(

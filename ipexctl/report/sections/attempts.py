@@ -18,8 +18,9 @@ MONO = (2,)
 
 def section_document(material: Material) -> dict[str, Any]:
     """Return a row for each attempt; none for a run that began once."""
-    rows, reached = [], -1  # the last step so far; the first one may be 0
-    starts = {number: start for number, *start in material.began_from}
+    rows = list[list[str]]()
+    reached = -1  # the last step so far; the first one may be 0
+    starts = {number: (checkpoint, why) for number, checkpoint, why in material.began_from}
     for attempt in material.attempts:
         checkpoint, why = starts.get(attempt.run.attempt, ("", ""))
         steps = _find_step_range(material, attempt, checkpoint)
