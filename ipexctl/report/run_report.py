@@ -159,12 +159,13 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     )
 
 
-def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str], ...]:
-    """Return the checkpoint from which each attempt began, by the longest record of the hosts."""
+def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str, str], ...]:
+    """Return the checkpoint from which each attempt began, or why from none, by the longest record
+    of the hosts."""
     answers = ask_run_hosts(fleet, run, "restart.attempts.record", run_id=run.first_id)
     records = sorted((read_record(answer["story"]) for answer in answers.values()), key=len)
     lines = filter_attempts(records[-1] if records else ())
-    return tuple((line.attempt, line.checkpoint) for line in lines)
+    return tuple((line.attempt, line.checkpoint, explain_beginning(line)) for line in lines)
 
 
 def with_output(

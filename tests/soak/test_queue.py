@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,9 +69,9 @@ def queue_all(who: Hosts, plans: list[str]) -> dict[str, str]:
     return ids
 
 
-def listed(who: Hosts) -> dict[str, dict]:
-    done = who.call("ps", "-a", "--json")
-    return {row["run_id"]: row for row in json.loads(done.stdout)["runs"]}
+def listing(who: Hosts) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(who.call("ps", "-a", "--json").stdout)
+    return document
 
 
 @pytest.mark.timeout(900)
@@ -86,8 +87,8 @@ def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
         }
     watching.kill()
     watching.wait()
-    before = listed(people[1])
-    queued |= dict.fromkeys(before.keys() - queued, "12")
+    before = {row["run_id"] for row in listing(people[1])["runs"]}
+    queued |= dict.fromkeys(before - queued.keys(), "12")
     assert len(queued) == 13
     victim = chance.choice(("node01", "node02", "node03"))
     time.sleep(chance.uniform(0, 4))
@@ -96,8 +97,10 @@ def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
     lab.heal(victim)
     deadline = time.monotonic() + 400
     while time.monotonic() < deadline:
-        rows = listed(people[1])  # it starts keepers again
-        if not any(row["state"] in ("queued", "running", "stopping") for row in rows.values()):
+        document = listing(people[1])  # it starts keepers again
+        rows = {row["run_id"]: row for row in document["runs"]}
+        active = any(row["state"] in ("queued", "running", "stopping") for row in rows.values())
+        if not active and not document["not_asked"]:
             break
         time.sleep(2)
     hit = (f"{victim} was lost", f"{victim} was switched off", f"{victim}: lost")
@@ -107,7 +110,12 @@ def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
         if row["state"] != "done" and not any(words in str(row["cause"]) for words in hit)
     }
     assert not forgotten
-    assert rows.keys() == queued.keys()
+    left = {
+        (run, name): files_of(people[0], name, run)
+        for run in queued.keys() - rows.keys()
+        for name in lab.hosts
+    }
+    assert rows.keys() == queued.keys(), (victim, queued, left)
     lost = {run for run, row in rows.items() if row["state"] != "done"}
     assert len(lost) <= 2  # those that ran on the host when it was killed
     for name in lab.hosts:
@@ -122,6 +130,13 @@ def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
         placed = [run for run, _, _ in spans if victim[-1] not in queued[run]]
         places = [queued_at(people[0], run, rows[run]["hosts"][0]) for run in placed]
         assert places == sorted(places), (name, spans)
+
+
+def files_of(who: Hosts, host: str, run: str) -> list[str]:
+    """Return the files of a run on a host."""
+    look = f"cd ~/.ipexctl/runs/{run} 2>&1 && head -c 300 attempts* queued* journals/*; ls -laR"
+    done = who.lab.run_in(host, ["/bin/sh", "-c", look], user="trainer")
+    return str(done.stdout).splitlines()
 
 
 def queued_at(who: Hosts, run: str, host: str) -> float:
