@@ -7,15 +7,18 @@ import pwd
 import subprocess
 import sys
 import sysconfig
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from ipexctl.common.attempt_record import RunEnded
 from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.restart.core_queue import CoreQueue, cpu_list, read_tickets
+from ipexctl.remote.restart.keeper import Keeper
 
 REPO = Path(__file__).parents[2]
 FIRST = 4000 + os.getpid() % 2000 * 4  # of the CPUs: tests run side by side
@@ -110,6 +113,8 @@ def test_a_run_looks_at_its_place_once_per_second_or_when_its_order_is_another_o
 def test_a_ticket_goes_with_its_process() -> None:
     code = f"""
 from ipexctl.common.keeper_messages import CLAIMS
+from ipexctl.common.attempt_record import RunEnded
+from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.restart.core_queue import CoreQueue
 queue = CoreQueue("run-1", 10.0, [{FIRST}])
 queue.go_to(CLAIMS)
@@ -132,6 +137,8 @@ input()
 def test_users_see_each_others_tickets() -> None:
     code = f"""
 from ipexctl.common.keeper_messages import CLAIMS
+from ipexctl.common.attempt_record import RunEnded
+from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.restart.core_queue import CoreQueue
 queue = CoreQueue("run-2", 20.0, [{FIRST}])
 place = queue.look()
@@ -153,6 +160,24 @@ print(place.before, [run for run in place.using if run[:4] == 'run-'], bool(queu
         )  # it does not claim before it is the next
         first.go_to(CLAIMS)
         assert look_as_user() == "[] ['run-1 of root'] False\n"
+
+
+def test_a_run_that_is_over_gives_its_cpus_to_others_while_its_leader_stays() -> None:
+    with queued("run-1", 10.0, "0") as first, queued("run-2", 20.0, "0") as second:
+        part = types.SimpleNamespace(ended=False)
+        keeper = types.SimpleNamespace(
+            queue=first, part=part, alone=False, record=types.SimpleNamespace(end=None),
+            state=types.SimpleNamespace(place=None), set_state=lambda name, value: None,
+        )  # fmt: skip
+        first.order = CLAIMS
+        Keeper.look_at_queue(keeper, 1.0)
+        assert look(second) == place(using="run-1")
+        keeper.record.end = RunEnded("done", True)
+        Keeper.look_at_queue(keeper, 2.0)
+        assert look(second) == place(using="run-1")  # ranks are being ended
+        part.ended = True
+        Keeper.look_at_queue(keeper, 3.0)
+        assert look(second) == place()
 
 
 def test_a_list_of_cpus_that_is_too_long_for_a_name_becomes_a_range() -> None:

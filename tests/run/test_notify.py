@@ -14,9 +14,12 @@ from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
 from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded, AttemptRuns, RunEnded
 from ipexctl.common.notify_command import describe_event, run_notify_command
+from ipexctl.machines.target import Target
 from ipexctl.remote.restart.keeper_notices import describe_line
 from ipexctl.remote.run import notifier
 from ipexctl.remote.run_files import journal
+from ipexctl.run.watch import event_notifier
+from ipexctl.run.watch.event_notifier import EventNotifier
 from tests.inventory.conftest import ROOT
 
 VALUES = describe_event("20261129-101010-abcdef", "bert", "failed", "a\x1b[31mb\n\0'; rm -rf x")
@@ -134,3 +137,16 @@ def test_its_text_is_not_in_the_command_to_type_again() -> None:
         typed = Typed(("run", *words, "-n", "3"), ("t.py",))
         again = compose_retry_command(typed, (), None)
         assert "curl" not in again and "COMMAND" in again
+
+
+def test_a_command_that_goes_on_after_the_run_is_noted(monkeypatch: Any) -> None:
+    notes: list[str] = []
+    target = Target(hosts=("127.0.0.1:1",))  # it is not reached, so this command reports the event
+    notifier = EventNotifier(target, "sleep 1.5; exit 7", note=notes.append)
+    monkeypatch.setattr(event_notifier, "AT_END", 0.2)
+    notifier.report_event("r1", "127.0.0.1", ("end", "lost", ""), is_lost=True)
+    notifier.close()
+    assert [note.split(";")[0] for note in notes] == ["the command of --notify goes on"]
+    monkeypatch.setattr(event_notifier, "AT_END", 20.0)
+    notifier.close()
+    assert notes[1:] == ["--notify (lost): exit code 7"]

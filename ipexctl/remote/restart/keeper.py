@@ -346,13 +346,14 @@ class Keeper:
                 part.write(HubAt(order.hub).document())
 
     def look_at_queue(self, now):
-        """Report the run's place. Without a leader, a run that has no ranks here leaves the queue
-        until there is one."""
+        """Report the place. A run that has no ranks here leaves the queue when it is over, and
+        without a leader until there is one."""
         if self.queue is None:
             return
-        idle = self.part is None or self.part.ended
-        alone_order = LEFT if idle else CLAIMS
-        place = self.queue.follow(alone_order if self.alone else self.queue.order, now)
+        order = CLAIMS if self.alone else self.queue.order
+        if (self.alone or self.record.end) and (self.part is None or self.part.ended):
+            order = LEFT
+        place = self.queue.follow(order, now)
         if place not in (None, self.state.place):
             self.set_state("place", place)
 

@@ -57,6 +57,8 @@ class EventNotifier:
     def close(self) -> None:
         for thread in self._threads:
             thread.join(AT_END)
+        if any(thread.is_alive() for thread in self._threads):
+            self.note("the command of --notify goes on; if it fails, nothing will say so")
 
     def _run(self, run_id: str, host: str, event: tuple[str, str, str], is_lost: bool) -> None:  # noqa: FBT001
         key, state, cause = event
