@@ -33,7 +33,8 @@ from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
 from ipexctl.report.report_page import Assets, join_scripts, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
-from ipexctl.run.follow_attempts import explain_beginning, filter_attempts, read_record
+from ipexctl.run.checkpoints.listed_checkpoints import explain_beginning
+from ipexctl.run.follow_attempts import filter_attempts, read_record
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
 from ipexctl.run.jobs.ps import AskedRun, ask_run_hosts, find_run, gather_runs
 from ipexctl.run.outcome.listed_runs import ListedRun

@@ -32,6 +32,7 @@ from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.checkpoints.listed_checkpoints import describe_incomplete, explain_beginning
 from ipexctl.run.jobs.logs import read_kept_tails
 from ipexctl.run.jobs.ps import (
     NEWEST,
@@ -72,22 +73,8 @@ def describe_attempt(line: AttemptBegins) -> str:
     attempt = f"attempt {line.attempt} on {fold(line.hosts)}"
     if line.checkpoint:
         old = duration(line.age or 0.0)
-        return f"{attempt} from {line.checkpoint}, {old} old{_describe_incomplete(line)}"
+        return f"{attempt} from {line.checkpoint}, {old} old{describe_incomplete(line)}"
     return attempt + (f" from the beginning: {explain_beginning(line)}" if line.kept else "")
-
-
-def explain_beginning(line: AttemptBegins) -> str:
-    """Explain why an attempt after the first one begins without a checkpoint."""
-    if not line.kept:
-        return "--checkpoints GLOB was not given"
-    if line.away:
-        return f"no host that is reached has {line.away}{_describe_incomplete(line)}"
-    return f"no checkpoint is complete{_describe_incomplete(line) or '; none was found'}"
-
-
-def _describe_incomplete(line: AttemptBegins) -> str:
-    rest = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
-    return f"; not complete: {', '.join([*line.open[:4], *rest])}" if line.open else ""
 
 
 def read_record(raw: Any) -> tuple[RecordLine, ...]:

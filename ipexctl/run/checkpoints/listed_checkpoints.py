@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ipexctl.base.host_answer import Answer
+from ipexctl.common.attempt_record import AttemptBegins
 from ipexctl.common.checkpoint_reports import CopiesReport, Manifest
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
@@ -113,3 +114,17 @@ def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -
         hint=f"ipexctl checkpoints {run}",
         slug="checkpoint-not-found",
     )
+
+
+def explain_beginning(line: AttemptBegins) -> str:
+    """Explain why an attempt after the first one begins without a checkpoint."""
+    if not line.kept:
+        return "--checkpoints GLOB was not given"
+    if line.away:
+        return f"no host that is reached has {line.away}{describe_incomplete(line)}"
+    return f"no checkpoint is complete{describe_incomplete(line) or '; none was found'}"
+
+
+def describe_incomplete(line: AttemptBegins) -> str:
+    rest = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
+    return f"; not complete: {', '.join([*line.open[:4], *rest])}" if line.open else ""
