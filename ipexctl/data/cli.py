@@ -93,6 +93,10 @@ def pull(
         list[str] | None,
         typer.Option("--leave-out", metavar="GLOB", help="Skip these files (repeatable)."),
     ] = None,
+    unpack: Annotated[
+        bool,
+        typer.Option("--unpack", help="Unpack .tar, .tar.gz, .tar.bz2, .tar.xz and .zip files."),
+    ] = False,
     no_relay: NoRelay = False,
     check: Annotated[
         bool, typer.Option("--check", help="Show what would be fetched; fetch nothing.")
@@ -116,9 +120,8 @@ def pull(
 
     with ProgressView(quiet=json) as progress:
         ask = None if check else confirm_pull(yes=yes)
-        request = Pull(
-            source, name or "", tuple(include or ()), tuple(leave_out or ()), not no_relay, ask
-        )
+        patterns = tuple(include or ()), tuple(leave_out or ())
+        request = Pull(source, name or "", *patterns, not no_relay, unpack, ask)
         pulled = verb(target, request, progress, root)
     end_command(
         pulled,

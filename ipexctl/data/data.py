@@ -89,15 +89,8 @@ def push_dataset(
     if why := why_refused(folder):
         raise InputError(f"{folder} is not sent to other machines: {why}", slug="folder-refused")
     name = core.checked_name(folder.name if name is None else name)
-    progress.step(ProgressStep("", f"reading {folder}"))
-    walk = Walk(folder, everything=True).run(Ignore())
-    reader = ProjectReader(folder, Hashes(folder), WAY_OUT)
-    bundle = TreeContents(reader.tree(walk), reader)
+    bundle = read_folder(folder, progress)
     tree = bundle.tree
-    if not tree.files:
-        raise InputError(f"there are no files in {folder}", slug="folder-empty")
-    for note in walk.notes():
-        progress.say(note)
     if check:
         with Fleet(target, root) as fleet:
             recaps = fleet.recaps(
@@ -107,6 +100,19 @@ def push_dataset(
     source = f"{project_of(folder).by}:{folder}"
     header = {"name": name, "hub": core.hf_cache_kind(tree), "source": source}
     return push_bundle(Fleet(target, root), bundle, header, progress, relay=relay)
+
+
+def read_folder(folder: Path, progress: HostProgress) -> TreeContents:
+    """Read the files of a dataset. Raises InputError if there are none."""
+    progress.step(ProgressStep("", f"reading {folder}"))
+    walk = Walk(folder, everything=True).run(Ignore())
+    reader = ProjectReader(folder, Hashes(folder), WAY_OUT)
+    bundle = TreeContents(reader.tree(walk), reader)
+    if not bundle.tree.files:
+        raise InputError(f"there are no files in {folder}", slug="folder-empty")
+    for note in walk.notes():
+        progress.say(note)
+    return bundle
 
 
 def push_bundle(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ipexctl.base.host_outcome import HostResult, PerHost
 from ipexctl.base.remote_file import RemoteFile
-from ipexctl.data.data import Pushed, push_bundle
+from ipexctl.data.data import Pushed, push_bundle, read_folder
 from ipexctl.data.hf_client import HfClient
 from ipexctl.data.rules import dataset_rules, pulled_tree
 from ipexctl.data.rules.pulled_tree import (
@@ -17,6 +17,7 @@ from ipexctl.data.rules.pulled_tree import (
     UrlSource,
     read_source,
 )
+from ipexctl.data.unpack_files import unpack_files
 from ipexctl.data.url_client import UrlClient
 from ipexctl.errors import InputError
 from ipexctl.local.file_hashes import Hashes
@@ -64,6 +65,7 @@ class Pull:
     include: Sequence[str] = ()
     leave_out: Sequence[str] = ()
     relay: bool = True
+    unpack: bool = False
     agreed: Callable[[PullPlan], bool] | None = None
 
 
@@ -85,14 +87,15 @@ class _LocalFiles:
 def pull_dataset(target: Target, request: Pull, progress: HostProgress, root: str = ROOT) -> Pulled:
     """Pull. Raises InputError, NotHere or PullFailed before anything is sent to the hosts."""
     source = read_source(request.source)
-    name = dataset_rules.checked_name(request.name or source.name)
+    ending = pulled_tree.archive_suffix(source.name) if request.unpack else ""
+    name = dataset_rules.checked_name(request.name or source.name.removesuffix(ending))
     fleet = Fleet(target, root)
     progress.step(ProgressStep("", f"looking at {request.source}"))
     title, files, fetch, repository = _list_source(source, request, progress)
     plan = PullPlan(
         name,
         title,
-        repository=repository.name if repository else "",
+        repository=repository.name if repository and not request.unpack else "",
         files=len(files),
         bytes=sum(max(file.size, 0) for file in {file.local: file for file in files}.values()),
         lacking=fetch.lacking(files),
@@ -104,12 +107,18 @@ def pull_dataset(target: Target, request: Pull, progress: HostProgress, root: st
     contents = fetch.all(files)
     if repository:
         _complete_hf_cache(fetch.folder.parent.parent, repository)
-        tree, generated = pulled_tree.hf_tree(repository, contents), repository.refs()
+    if request.unpack:
+        progress.step(ProgressStep("", f"unpacking {name}"))
+        bundle = read_folder(unpack_files(fetch.folder, files, contents), progress)
     else:
-        tree, generated = pulled_tree.plain_tree(files, contents), {}
-    paths = {content.sha256: fetch.folder / local for local, content in contents.items()}
-    header = {"name": name, "hub": "cache" if repository else "", "source": title}
-    bundle = TreeContents(tree, _LocalFiles(paths, generated))
+        if repository:
+            tree, generated = pulled_tree.hf_tree(repository, contents), repository.refs()
+        else:
+            tree, generated = pulled_tree.plain_tree(files, contents), {}
+        paths = {content.sha256: fetch.folder / local for local, content in contents.items()}
+        bundle = TreeContents(tree, _LocalFiles(paths, generated))
+    hub = dataset_rules.hf_cache_kind(bundle.tree)
+    header = {"name": name, "hub": hub, "source": title}
     pushed = push_bundle(fleet, bundle, header, progress, relay=request.relay)
     return Pulled(plan, pushed.recaps, fetch.fetched, pushed)
 
@@ -134,7 +143,7 @@ def _list_source(
         progress.step(ProgressStep("", FETCHING, done, total))
 
     fetch = FileFetch(folder, client.bring, tell, hashes=Hashes(folder))
-    return name, files, fetch, repository
+    return name + " (unpacked)" * request.unpack, files, fetch, repository
 
 
 def _choose_files(files: Sequence[RemoteFile], request: Pull) -> tuple[RemoteFile, ...]:
@@ -144,6 +153,12 @@ def _choose_files(files: Sequence[RemoteFile], request: Pull) -> tuple[RemoteFil
             f"no file of {request.source} is left" if files else f"{request.source} has no files",
             why=f"--include and --leave-out leave none of {len(files)}" if files else "",
             slug="source-empty",
+        )
+    if request.unpack and not any(pulled_tree.archive_suffix(file.path) for file in chosen):
+        raise InputError(
+            f"{request.source} has no archive to unpack",
+            why=f"{chosen[0].path} is not a .tar, .tgz, .tar.gz, .tar.bz2, .tar.xz or .zip",
+            slug="source-not-archive",
         )
     return chosen
 

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,6 +200,45 @@ def test_a_file_at_an_address_is_fetched_once_and_checked(hub: Hub, tmp_path: Pa
     with refused("pull-failed", "404") as e:
         pulled(tmp_path, f"{hub.url}/nothing")
     assert f"{hub.url}/nothing" in e.value.hint and "again" not in e.value.hint
+
+
+def test_an_archive_is_unpacked_once_and_its_files_are_the_dataset(
+    hub: Hub, tmp_path: Path
+) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("train/a.txt", b"a")
+        zipped.writestr("id_rsa", b"secret")
+    files = hub.repos["models", "acme/tiny"].files
+    files |= {"set.zip": archive.getvalue(), "bad.tar": b"<html>"}
+    address, digest = f"{hub.url}/plain/set.zip", hashlib.sha256(archive.getvalue()).hexdigest()
+    done = pulled(tmp_path, f"{address}#sha256={digest}", unpack=True)
+    assert (done.exit_code, done.plan.name, done.plan.source) == (0, "set", f"{address} (unpacked)")
+    held = tmp_path / "root/data/set/current/files"
+    assert [str(p.relative_to(held)) for p in sorted(held.rglob("*"))] == ["train", "train/a.txt"]
+    (unpacked,) = (tmp_path / "xdg").rglob("unpacked-*")
+    before = unpacked.stat()
+    again = pulled(tmp_path, address, unpack=True)
+    assert (again.fetched, again.recaps[0].state, unpacked.stat()) == (0, HostState.OK, before)
+    with refused("fetch-damaged", "set.zip"):
+        pulled(tmp_path, f"{address}#sha256={'0' * 64}", unpack=True)
+    with refused("archive-invalid", "bad.tar"):
+        pulled(tmp_path, f"{hub.url}/plain/bad.tar", unpack=True)
+    with refused("source-not-archive", "config.json"):
+        pulled(tmp_path, f"{hub.url}/plain/config.json", unpack=True)
+    assert files_of(hub) == [] and os.listdir(tmp_path / "root/data") == ["set"]
+
+
+def test_archives_of_a_repository_become_a_plain_folder(hub: Hub, tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("a.txt", b"a")
+    hub.repos["models", "acme/tiny"].files["data/set.zip"] = archive.getvalue()
+    done = pulled(tmp_path, unpack=True, leave_out=("sub/",))
+    held = tmp_path / "root/data/tiny/current/files"
+    assert (done.plan.repository, sorted(os.listdir(held))) == ("", ["config.json", "data"])
+    assert os.listdir(held / "data") == ["a.txt"]
+    assert not (held.parent / "hub").exists()
 
 
 def test_other_addresses_are_read_through_fsspec(hub: Hub, tmp_path: Path) -> None:

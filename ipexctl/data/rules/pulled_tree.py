@@ -26,6 +26,9 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/?\s]+(/[^?\s]*)?(\?\S*)?")
 _SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONTENT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_ARCHIVE = re.compile(
+    r".*[^/](\.(?:tar|tgz|tar\.gz|tar\.bz2|tar\.xz|zip))", re.IGNORECASE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,12 @@ def is_plain(path: str) -> bool:
     parts = path.split("/")
     plain = all(map(is_shown, path)) and path == posixpath.normpath(path)
     return plain and not {"", ".", "..", ".git"} & {part.lower() for part in parts}
+
+
+def archive_suffix(name: str) -> str:
+    """Return how the name of an archive ends; "" for any other file."""
+    match = _ARCHIVE.fullmatch(name)
+    return match[1] if match else ""
 
 
 def choose_remote_files(

@@ -32,6 +32,7 @@ class Data(FleetStep):
     name: str = arg("Name of the dataset. Default: that of the folder or source.", "")
     include: tuple[str, ...] = arg("With pull: fetch only these files.", ())
     leave_out: tuple[str, ...] = arg("With pull: skip these files.", ())
+    unpack: bool = arg("With pull: unpack .tar, .tar.gz, .tar.bz2, .tar.xz and .zip files.", False)
     relay: bool = arg("Let hosts pass files on to other hosts.", True)
 
     def check(self) -> None:
@@ -39,8 +40,8 @@ class Data(FleetStep):
             raise Bad("one of push, pull and rm is required", slug="arguments-conflict")
         if self.rm and self.name:
             raise Bad("name requires push or pull", slug="argument-missing")
-        if (self.include or self.leave_out) and not self.pull:
-            raise Bad("include and leave_out require pull", slug="argument-missing")
+        if (self.include or self.leave_out or self.unpack) and not self.pull:
+            raise Bad("include, leave_out and unpack require pull", slug="argument-missing")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.data.data import push_dataset, remove_dataset
@@ -70,7 +71,9 @@ class Data(FleetStep):
 
         target, root = target_of(on), on.fleet.root
         agreed = None if on.check else lambda plan: True
-        request = Pull(self.pull, self.name, self.include, self.leave_out, self.relay, agreed)
+        request = Pull(
+            self.pull, self.name, self.include, self.leave_out, self.relay, self.unpack, agreed
+        )
         pulled = pull_dataset(target, request, progress_of(on), root)
         if not on.check:
             return results_of(on, pulled.recaps)

@@ -1,0 +1,213 @@
+"""data pull --unpack: archives that would write elsewhere or fill the disk, and damaged ones, leave
+nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ipexctl.base.remote_file import Content, RemoteFile
+from ipexctl.data.rules.pulled_tree import archive_suffix
+from ipexctl.data.unpack_files import unpack_files
+from tests.refused import refused
+
+
+def unpacked(top: Path, **archives: bytes) -> Path:
+    """Unpack archives, whose names have `__` for the dot."""
+    fetched = top / "fetched"
+    fetched.mkdir(exist_ok=True)
+    files = []
+    for key, data in archives.items():
+        name = key.replace("__", ".")
+        (fetched / key).write_bytes(data)
+        files.append(RemoteFile(name, f"https://x/{name}", key, len(data)))
+    contents = {f.local: Content(str(hash(archives[f.local])), f.size) for f in files}
+    return unpack_files(fetched, files, contents)
+
+
+def member(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, **values) -> bytes:
+    """Return one member of a tar archive."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(data)
+    for key, value in values.items():
+        setattr(info, key, value)
+    return info.tobuf(tarfile.GNU_FORMAT, errors="surrogateescape") + data + bytes(-len(data) % 512)
+
+
+END = bytes(1024)
+
+
+def zipped(name: str, data: bytes = b"", mode: int = stat.S_IFREG) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        info = zipfile.ZipInfo(name)
+        info.external_attr = mode << 16
+        archive.writestr(info, data)
+    return out.getvalue()
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+        for p in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("a.tar", ".tar"), ("d.x/A.TAR.GZ", ".TAR.GZ"), ("a.tgz", ".tgz"),
+        ("a.tar.bz2", ".tar.bz2"), ("a.tar.xz", ".tar.xz"), ("a.b.zip", ".zip"), ("a.gz", ""),
+        (".zip", ""), ("d/.tar", ""), ("zip", ""), ("a.tar.zst", ""),
+    ],
+)  # fmt: skip
+def test_archives_are_known_by_their_names(name: str, suffix: str) -> None:
+    assert archive_suffix(name) == suffix
+
+
+@pytest.mark.parametrize(
+    ("key", "mode"),
+    [
+        ("set__tar", "w"), ("set__tar__gz", "w:gz"), ("set__tgz", "w:gz"),
+        ("set__tar__bz2", "w:bz2"), ("SET__TAR__XZ", "w:xz"),
+    ],
+)  # fmt: skip
+def test_tar_archives_become_their_files(tmp_path: Path, key: str, mode: str) -> None:
+    source = tmp_path / "source"
+    (source / "train/empty").mkdir(parents=True)
+    large = os.urandom(3 << 20)
+    (source / "train/x.bin").write_bytes(large)
+    (source / "tool").write_bytes(b"#!")
+    (source / "tool").chmod(0o6755)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        archive.add(source, ".")
+    folder = unpacked(tmp_path, **{key: out.getvalue()})
+    assert tree(folder) == tree(source)
+    modes = [stat.S_IMODE((folder / name).stat().st_mode) for name in ("tool", "train/x.bin")]
+    assert modes == [0o700, 0o600]
+    inode = folder.stat().st_ino
+    assert unpacked(tmp_path, **{key: out.getvalue()}).stat().st_ino == inode
+
+
+def test_each_archive_of_a_folder_is_unpacked_in_its_place(tmp_path: Path) -> None:
+    made = {"a/x__zip": zipped("1", b"one"), "labels__csv": b"0", "b__tar": member("2") + END}
+    (tmp_path / "fetched/a").mkdir(parents=True)
+    found = tree(unpacked(tmp_path, **made))
+    assert found == {"a": None, "a/1": b"one", "labels.csv": b"0", "2": b""}
+
+
+def tar_with(*arguments: object, **values: object) -> Callable[[], bytes]:
+    return lambda: member("good", b"1") + member(*arguments, **values) + END  # type: ignore[arg-type]
+
+
+def pax_bomb() -> bytes:
+    """A name of 4 GB, which tarfile would have in memory."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 4 << 30
+    return gzip.compress(info.tobuf(tarfile.USTAR_FORMAT))
+
+
+def lying_zip() -> bytes:
+    """It declares ten of the million bytes that it has."""
+    data = bytearray(zipped("x", bytes(10**6)))
+    for at, size in ((data.find(b"PK\1\2"), 24), (0, 22)):
+        data[at + size : at + size + 4] = struct.pack("<I", 10)
+    return bytes(data)
+
+
+TARS = {
+    "absolute": tar_with("/etc/x", b"1"),
+    "parent": tar_with("../x", b"1"),
+    "inner-parent": tar_with("a/../../x", b"1"),
+    "parent-folder": tar_with("..", kind=tarfile.DIRTYPE),
+    "git": tar_with(".git/hooks/x", b"1"),
+    "escape": tar_with("a\x1b]0;x\x07", b"1"),
+    "not-utf-8": tar_with("a\udcff", b"1"),
+    "symlink": tar_with("x", kind=tarfile.SYMTYPE, linkname="/etc"),
+    "inner-symlink": tar_with("x", kind=tarfile.SYMTYPE, linkname="good"),
+    "hard-link": tar_with("x", kind=tarfile.LNKTYPE, linkname="good"),
+    "device": tar_with("x", kind=tarfile.CHRTYPE, devmajor=1),
+    "fifo": tar_with("x", kind=tarfile.FIFOTYPE),
+    "twice": tar_with("good", b"2"),
+    "below-a-file": tar_with("good/x", b"2"),
+    "long": tar_with("x" * 300, b"2"),
+    "negative": lambda: member("good", b"1") + member("x", size=-512) + END,
+}
+BROKEN = {
+    "cut": lambda: member("good", b"1") + member("x", b"1" * 5000)[:2000],
+    "cut-between": lambda: member("good", b"1"),
+    "garbage": lambda: member("good", b"1") + b"x" * 1024,
+    "page": lambda: b"<html>",
+    "empty": lambda: b"",
+}
+
+
+@pytest.mark.parametrize("case", [*TARS, *BROKEN])
+def test_a_tar_that_leaves_its_folder_or_is_damaged_is_refused(tmp_path: Path, case: str) -> None:
+    word = "set.tar" if case in BROKEN else "'"
+    with refused("archive-invalid", word) as e:
+        unpacked(tmp_path, set__tar={**TARS, **BROKEN}[case]())
+    assert "set.tar" in e.value.what
+    assert {"\x1b", "\x07"}.isdisjoint(str(e.value.why))
+    assert tree(tmp_path).keys() == {"fetched", "fetched/set__tar"}
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        zipped("../x", b"1"),
+        zipped("/x", b"1"),
+        zipped("x", b"/etc", stat.S_IFLNK | 0o777),
+        zipped("x", b"", stat.S_IFCHR),
+        zipped("x", b"1" * 100)[:-30],
+        lying_zip(),
+        b"<html>",
+    ],
+)
+def test_a_zip_that_leaves_its_folder_or_is_damaged_is_refused(
+    tmp_path: Path, archive: bytes
+) -> None:
+    with refused("archive-invalid", "set.zip"):
+        unpacked(tmp_path, set__zip=archive)
+    assert tree(tmp_path).keys() == {"fetched", "fetched/set__zip"}
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("set__tar__gz", gzip.compress(member("x", b"1" * 5000) + END)[:-20]),
+        ("set__tar__gz", gzip.compress(member("x", b"1") + END)[:-6] + b"sum456"),
+        ("set__tar__xz", member("x") + END),
+        ("set__tgz", pax_bomb()),
+    ],
+)
+def test_damaged_compressed_data_is_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    with refused("archive-invalid", name.replace("__", ".")):
+        unpacked(tmp_path, **{name: data})
+    assert tree(tmp_path).keys() == {"fetched", f"fetched/{name}"}
+
+
+def test_what_does_not_fit_on_the_disk_is_not_begun(tmp_path: Path) -> None:
+    bomb = member("good", b"1") + member("zeros", size=1 << 60)
+    with refused("no-space-here", "'zeros'") as e:
+        unpacked(tmp_path, set__tar__gz=gzip.compress(bomb))
+    assert "XDG_CACHE_HOME" in e.value.hint
+    assert tree(tmp_path).keys() == {"fetched", "fetched/set__tar__gz"}
+
+
+def test_what_a_killed_process_left_is_unpacked_again(tmp_path: Path) -> None:
+    folder = unpacked(tmp_path, set__zip=zipped("x", b"1"))
+    half = folder.rename(f"{folder}.ipexctl-part")
+    (half / "more").write_bytes(b"")
+    assert tree(unpacked(tmp_path, set__zip=zipped("x", b"1"))) == {"x": b"1"}
+    assert not half.exists()
