@@ -70,7 +70,7 @@ def test_a_loss_that_became_nan_is_noted_and_listed(tmp_path: Path):
     document = json.loads(here.call("metrics", "@last", "--json").stdout)
     assert document["bad_loss"] == [{"rank": 0, "loss": "nan", "since": "step 5"}]
     page = json.loads(here.call("report", "@last", "--json").stdout)
-    assert (page["state"], page["tone"]) == ("done", "bad")
+    assert (page["state"], page["tone"]) == ("done", "warm")
 
 
 SLOW = """\
