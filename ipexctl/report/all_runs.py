@@ -79,7 +79,7 @@ def report_all(
             slug="unknown-run",
         )
     rows.sort(key=lambda row: row.run.id, reverse=True)
-    if hidden := len(gathered) - len(listed):
+    if hidden := len({run.first_id for run in gathered if is_named(run, pattern)} - {*attempts}):
         notes.append(f"runs of other projects that are left out: {hidden} (--every-project)")
     if len(newest) > MOST_RUNS or len(folders) > MOST_RUNS:
         notes.append(f"only the newest {MOST_RUNS} runs are shown")

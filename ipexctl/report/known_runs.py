@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -100,10 +101,13 @@ def _known_by_hosts(
     found = _reporting_points(points)
     (attempt,) = with_output([Attempt(run, tuple(records))], {run.id: found})
     plan, inputs = attempt.plan, attempt.of_run
+    argv: Sequence[str] = plan.argv if plan else ()
+    with suppress(ValueError):  # a long command is cut
+        argv = argv or shlex.split(run.about.command)  # it never left the queue
     host = next((record.inputs for record in records if record.inputs), None)
     files = dict(inputs.files or ()) or {"files": inputs.tree} if inputs and inputs.tree else None
     parts: dict[str, Mapping[str, str] | None] = {
-        "arguments": arguments_of(plan.argv) if plan else None,
+        "arguments": arguments_of(argv) if argv else None,
         "variables": dict(host.variables) if host else None,
         "versions": dict(inputs.packages) if inputs else None,
         "hosts": dict(_host_facts(attempt)) if plan else None,
@@ -111,7 +115,9 @@ def _known_by_hosts(
         "data": dict(inputs.data) if inputs else None,
     }
     tree = inputs.tree if inputs else ""
-    return KnownRun(run, parts, attempt.printed, measured_speed(found), tree)
+    why = dict(host.reasons) if host else {}
+    given = frozenset(name for name in parts["variables"] or () if is_given(why.get(name, "")))
+    return KnownRun(run, parts, attempt.printed, measured_speed(found), tree, given=given)
 
 
 def _reporting_points(points: Mapping[int, list[RankPoint]]) -> list[RankPoint]:
@@ -120,6 +126,11 @@ def _reporting_points(points: Mapping[int, list[RankPoint]]) -> list[RankPoint]:
     rows = [row for _, row in sorted(points.items()) if row]
     with_loss = [row for row in rows if any(point.point.loss is not None for point in row)]
     return next(iter(with_loss or rows), [])
+
+
+def is_given(why: str) -> bool:
+    """Return whether a variable with this reason is the user's, or of an option that was typed."""
+    return not why or why.startswith(("yours", "--"))
 
 
 def _host_facts(attempt: Attempt) -> Iterator[tuple[str, str]]:
@@ -174,18 +185,16 @@ def _read_folder(folder: Path, attempts: int) -> KnownRun:
         data = read_prefix(path, MOST_LOG)
         points[rank] = read_points(run, host, rank, data, [(0, len(data))])
     (attempt,) = with_output([Attempt(run)], {run.id: _reporting_points(points)})
-    variables = {
-        row["name"]: row["value"] or "set"
-        for host in hosts[:1]
-        for row in list_of(host.get("variables"))
-    }
+    rows = [row for host in hosts[:1] for row in list_of(host.get("variables"))]
+    variables = {row["name"]: row["value"] or "set" for row in rows}
+    given = frozenset(row["name"] for row in rows if is_given(plain(row.get("why"))))
     parts = {
         "arguments": arguments_of(argv) if argv else None,
         "variables": variables if hosts else None,
         "hosts": {"ranks": str(about.ranks), "MPI": plain(plan.get("mpi")) or "none"},
         **dict.fromkeys(("versions", "code", "data")),
     }
-    return KnownRun(run, parts, attempt.printed, only_here=True, attempts=attempts)
+    return KnownRun(run, parts, attempt.printed, only_here=True, attempts=attempts, given=given)
 
 
 def _edge_logs(folder: Path) -> list[tuple[int, str, Path]]:

@@ -14,7 +14,9 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.remote.run import run_records
 from ipexctl.report.all_runs import render_runs_page
 from ipexctl.report.known_runs import (
+    _known_by_hosts,
     find_links,
+    is_given,
     is_named,
     read_from_here,
     read_points,
@@ -29,6 +31,7 @@ from ipexctl.report.many.run_table import (
     runs_document,
 )
 from ipexctl.report.material.host_record import Printed
+from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made
 
 RUN_ID = "20260101-120000-abcdef"
@@ -79,6 +82,29 @@ def test_only_settings_that_differ_have_a_column() -> None:
     assert differing_settings(runs) == [("arguments", "--lr")]
 
 
+def test_variables_that_ipexctl_sets_by_itself_have_no_column() -> None:
+    variables = [{"OMP_NUM_THREADS": n, "MINE": n, "COMPRESS": n} for n in "12"]
+    given = frozenset({"MINE", "COMPRESS"})
+    runs = [known(n, variables=values) for n, values in enumerate(variables)]
+    assert differing_settings(runs) == []
+    runs[1] = replace(runs[1], given=given)  # once is enough: the other run has a default
+    assert differing_settings(runs) == [("variables", "MINE"), ("variables", "COMPRESS")]
+    document = runs_document(runs, SecretMask())
+    assert [document["tables"][row["parts"]["variables"]] for row in document["runs"]] == variables
+    reasons = ("", "yours, with --env, instead of 4", "--compress: precision", "a thread each")
+    assert [is_given(why) for why in reasons] == [True, True, True, False]
+
+
+def test_the_arguments_of_a_run_that_never_left_the_queue_are_those_of_its_command() -> None:
+    stopped = made(ListedState.STOPPED, command="train.py --lr 0.1 --note 'two words'")
+    found = _known_by_hosts(stopped, (), {})
+    assert found.parts["arguments"] == {
+        "script": "train.py", "--lr": "0.1", "--note": "two words",
+    }  # fmt: skip
+    cut = _known_by_hosts(made(ListedState.STOPPED, command="train.py 'no end"), (), {})
+    assert cut.parts["arguments"] is None and found.given == frozenset()
+
+
 def test_last_and_best_of_a_metric() -> None:
     rising = replace(attempt(made()), printed=known(1, 3.0, 1.0, 2.0).printed)
     found = metric_document(rising, "loss")
@@ -119,7 +145,10 @@ def test_a_run_that_only_this_folder_has(tmp_path: Path) -> None:
     (folder / "outputs" / "tb").mkdir(parents=True)
     (folder / "outputs" / "tb" / "events.out.tfevents.1").touch()
     (folder / "outputs" / "wandb" / "offline-run-1").mkdir(parents=True)
-    variables = [{"name": "A", "value": "1"}, {"name": "B", "value": None}]
+    variables = [
+        {"name": "A", "value": "1", "why": "a thread for each core"},
+        {"name": "B", "value": None, "why": "yours, with --env or run.env"},
+    ]
     hosts = [{"name": "node01", "ranks": [{}], "threads": 2, "variables": variables}]
     plan = {"name": "old", "argv": ["train.py", "--lr", "1"], "world_size": 1, "hosts": hosts}
     (folder / "plan.json").write_text(json.dumps(plan))
@@ -131,6 +160,7 @@ def test_a_run_that_only_this_folder_has(tmp_path: Path) -> None:
     assert (found.run.about.name, found.run.state.value, found.run.seconds) == ("old", "failed", 5)
     assert found.parts["arguments"] == {"script": "train.py", "--lr": "1"}
     assert found.parts["variables"] == {"A": "1", "B": "set"} and found.parts["code"] is None
+    assert found.given == {"B"}
     assert [line.loss for line in found.printed] == [2.5, 1.5]
     assert found.attempts == 1 and found.run.began == 1767268800.0  # ids have UTC
     again = tmp_path / f"{RUN_ID}-r02"

@@ -63,6 +63,15 @@ def test_both_pages_have_the_same_time_and_speed(
     assert row["seconds"] > 4.0  # of both attempts
     assert page["attempts"][1][2] == "the beginning (--checkpoints GLOB was not given)"
     assert not (here.code / ".ipexctl/runs/x").exists()
+    here.code = tmp_path / "other"
+    here.code.mkdir()
+    (here.code / "train.py").write_text(TRAIN)
+    done = here.call("run", "-n", "2", "--force", "--name", "foreign", "train.py")
+    assert done.returncode == 0, done.stderr + done.stdout
+    hidden = "runs of other projects that are left out: 1 (--every-project)"
+    for pattern, notes in (("", [hidden]), ("tw*", [])):
+        found = report_all(Target(), pattern, root, to="-").document
+        assert ([row["name"] for row in found["runs"]], found["notes"]) == (["twice"], notes)
 
 
 @pytest.mark.timeout(120)

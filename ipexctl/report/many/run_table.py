@@ -48,6 +48,7 @@ class KnownRun:
     links: tuple[tuple[str, str], ...] = ()  # what was found in its folder here: name, address
     only_here: bool = False  # its hosts do not have it, or were not reached
     attempts: int = 1
+    given: frozenset[str] = frozenset()  # variables that the user set
 
 
 def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
@@ -76,12 +77,13 @@ def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
 
 
 def differing_settings(runs: Sequence[KnownRun]) -> list[tuple[str, str]]:
-    """Return (part, name) of the arguments and variables whose values differ between runs."""
-    found = []
+    """Return (part, name) of the arguments, and of the user's variables, whose values differ."""
+    found, given = [], frozenset[str]().union(*(run.given for run in runs))
     for part in ("arguments", "variables"):
         known = [values for run in runs if (values := run.parts.get(part)) is not None]
         for name in dict.fromkeys(name for values in known for name in values):
-            if len({values.get(name) for values in known}) > 1:
+            own = part == "arguments" or name in given
+            if own and len({values.get(name) for values in known}) > 1:
                 found.append((part, name))
     return found[:MOST_SETTINGS]
 

@@ -1,11 +1,12 @@
 // The page of many runs, after report/assets/page.js, whose functions it uses.
-const runs = data.runs, MOST_CURVES = 6;
+const runs = data.runs, MOST_CURVES = 6, MOST_SCRIPTS = 3;
 const title = (run) => run.name || run.id;
 const counts = new Map();
 for (const run of runs) counts.set(title(run), (counts.get(title(run)) || 0) + 1);
 const unlike = (run) => counts.get(title(run)) > 1 ? title(run) + " " + run.id : title(run);
 const setting = (run, [part, name]) => run.parts[part] === null ? null : data.tables[run.parts[part]][name] ?? "";
 const short = (name) => name.replace(/^--?/, "");
+const scriptOf = (run) => setting(run, ["arguments", "script"]);
 const several = (values) => new Set(values).size > 1;
 
 // an early dip of a noisy curve may be the best value: where it is tells that
@@ -23,6 +24,11 @@ function metricColumns(metric) {
   return metric.better ? [last, best] : [last];
 }
 
+function settingColumns(part) {
+  return data.settings.filter((s) => s[0] === part)
+    .map((s) => ({head: short(s[1]), key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?"}));
+}
+
 const constant = (metric) => runs.every((r) => !r.metrics[metric.name] || !several(r.metrics[metric.name].y));
 // a number that never changes within a run is a setting, which has its column already
 const measured = data.metrics.filter((m) => m.better || !constant(m));
@@ -30,22 +36,28 @@ const columns = [
   {head: "Name", key: title, text: title},
   {head: "When", key: (r) => r.began, text: (r) => r.when || "–"},
   {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : ""), result: true},
-  ...data.settings.map((s) => ({head: short(s[1]), key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?", setting: true})),
-  ...measured.flatMap(metricColumns),
-  {head: "Speed", key: (r) => r.rate, text: (r) => r.rate === null ? "–" : number(r.rate) + " steps/s", better: "high", numeric: true},
   {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–", result: true},
+  {head: "Speed", key: (r) => r.speed && r.rate, text: (r) => r.rate === null ? "–" : number(r.rate) + " steps/s", better: "high", numeric: true,
+    unsure: (r) => r.speed || r.rate === null ? "" : "The run was too short to tell."},
+  ...measured.flatMap(metricColumns),
+  ...settingColumns("arguments"),
   {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts},
   {head: "Ranks", key: (r) => r.ranks, text: (r) => String(r.ranks || "–"), numeric: true},
   {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–"},
   ...(several(runs.map((r) => r.tree)) ? [{head: "Code", key: (r) => r.tree, text: (r) => r.tree || "–"}] : []),
+  ...settingColumns("variables"),
 ].filter((column) => runs.some((r) => column.text(r) !== "–"));
 
 function asNumber(value) {
   return value !== null && value.trim() !== "" && Number.isFinite(Number(value)) ? Number(value) : value;
 }
 
-function bestOf(column) {
-  const found = runs.map(column.key).filter((v) => v !== null);
+// what other scripts print or do in a step is something else
+const byScript = new Map();
+for (const run of runs) if (scriptOf(run)) byScript.set(scriptOf(run), [...(byScript.get(scriptOf(run)) || []), run]);
+
+function bestOf(column, group) {
+  const found = group.map(column.key).filter((v) => v !== null);
   return !column.better || found.length < 2 ? null : column.better === "low" ? Math.min(...found) : Math.max(...found);
 }
 
@@ -57,20 +69,22 @@ function compareValues(a, b) {
 // --- the table ---
 
 const first = columns.find((c) => c.better && c.head.startsWith("best ")) || columns.find((c) => c.better);
-const ranked = first ? runs.filter((r) => first.key(r) !== null)
-  .sort((a, b) => (first.better === "low" ? 1 : -1) * (first.key(a) - first.key(b))) : [];
+const rankings = (first ? [...byScript.values()] : []).map((group) => group.filter((r) => first.key(r) !== null)
+  .sort((a, b) => (first.better === "low" ? 1 : -1) * (first.key(a) - first.key(b))))
+  .filter((group) => group.length > 1).sort((a, b) => b.length - a.length);
+const ranked = rankings[0] || [];
 const chosen = new Set((ranked.length ? ranked : runs).slice(0, MOST_CURVES));
 let sorted = {column: columns[1], down: true};
 const rowsOf = new Map();
 const tbody = el("tbody");
 
 function cellOf(run, column, n) {
-  const words = column.text(run), best = bestOfColumn.get(column);
+  const words = column.text(run), best = bestOfColumn.get(column).get(scriptOf(run)) ?? null;
   const tone = column.bad?.(run) || column.head === "State" && run.state === "failed" ? "bad"
-    : best !== null && column.key(run) === best ? "good best" : "";
+    : best !== null && column.key(run) === best ? "good best" : column.unsure?.(run) ? "soft" : "";
   const cell = el(n ? "td" : "th", {className: (column.numeric ? "number " : "") + tone, ...(n ? {} : {scope: "row"})});
   cell.append(words);
-  if (column.head === "State" && run.cause) cell.title = run.cause;
+  cell.title = column.head === "State" ? run.cause : column.unsure?.(run) || "";
   if (n) return cell;
   cell.title = run.id + "\n" + run.command;
   if (counts.get(title(run)) > 1) cell.append(text("span", run.id, "id"));
@@ -78,7 +92,8 @@ function cellOf(run, column, n) {
   for (const [name, href] of run.links) cell.append(el("a", {href, title: name, textContent: name.split(" ")[0]}));
   return cell;
 }
-const bestOfColumn = new Map(columns.map((column) => [column, bestOf(column)]));
+const bestOfColumn = new Map(columns.map((column) =>
+  [column, new Map([...byScript].map(([script, group]) => [script, bestOf(column, group)]))]));
 
 function makeRow(run) {
   const box = el("input", {type: "checkbox", checked: chosen.has(run), ariaLabel: "Show the curves of " + unlike(run)});
@@ -120,7 +135,7 @@ function showTable() {
   });
   const top = el("tr", {}, el("th", {className: "pick", scope: "col"}, all), ...heads);
   body("table").append(text("p", "Click a heading to sort. The curves of checked runs are below the table. Time: from the first start to " +
-    "the end, without the queue. Speed and metrics: of the last attempt.", "soft"));
+    "the end, without the queue. Speed and metrics: of the last attempt; bold: the best of a script; grey: too short to tell.", "soft"));
   body("table").append(el("div", {className: "scroll runs", tabIndex: 0, role: "region", ariaLabel: "Runs"},
     el("table", {}, el("thead", {}, top), tbody)));
   sortRows();
@@ -206,12 +221,14 @@ function showPair() {
 }
 
 const summary = [...new Set(runs.map((r) => r.state))].map((state) => `${runs.filter((r) => r.state === state).length} ${state}`).join(", ");
-const ties = ranked.filter((run) => first.key(run) === first.key(ranked[0])).length - 1;
-const winner = ranked.length > 1 ? text("p", `${first.head.replace(/^best /, "Best ")}: ${first.text(ranked[0])}, ${first.last ? first.last.head + " " + first.last.text(ranked[0]) + ", " : ""}${unlike(ranked[0])}`
-  + data.settings.filter((s) => s[0] === "arguments" && setting(ranked[0], s)).map((s) => `, ${short(s[1])} ${setting(ranked[0], s)}`).join("")
-  + (ties ? ` (${ties} more with the same value)` : "")) : null;
+function winnerLine(ranking) {
+  const [winner] = ranking, ties = ranking.filter((run) => first.key(run) === first.key(winner)).length - 1;
+  return text("p", `${first.head.replace(/^best /, "Best ")}: ${first.text(winner)}, ${first.last ? first.last.head + " " + first.last.text(winner) + ", " : ""}${unlike(winner)}`
+    + data.settings.filter((s) => s[0] === "arguments" && setting(winner, s)).map((s) => `, ${short(s[1])} ${setting(winner, s)}`).join("")
+    + (ties ? ` (${ties} more with the same value)` : ""));
+}
 body("head").append(text("h1", (data.project ? data.project + ": " : "") + `${runs.length} runs`), text("p", summary, "soft"),
-  ...(winner ? [winner] : []), ...data.notes.map((note) => text("p", note, "warm")));
+  ...rankings.slice(0, MOST_SCRIPTS).map(winnerLine), ...data.notes.map((note) => text("p", note, "warm")));
 showTable();
 showPair();
 drawSections({});
