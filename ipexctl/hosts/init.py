@@ -177,7 +177,7 @@ def _choose_hosts(target: Target, options: InitOptions) -> Inventory:
         return _with_this_machine(parse_hosts(target.hosts))
     names = ssh_config_host_names(target.ssh_config)
     config = ("-F", str(target.ssh_config)) if target.ssh_config else ()
-    init = quote(("ipexctl", "init", *config))
+    init = quote(("ipexctl", "init", *["--user"] * options.user, *config))
     if names and options.yes:
         return parse_hosts(names)
     why, other_ways = _none_offered(target.ssh_config), "   # or: ipexctl init localhost"

@@ -213,7 +213,11 @@ CASES = [
         "host-silent",
         [2, 3],
         [waits(0), waits(1)],
-        more={"silent_hosts": (("node02", 40.0),), "cuts": (("node01 cannot reach node02", 40.0),)},
+        said="node02 does not answer for 40 s",
+        more={
+            "silent_hosts": (("node02", 1.0),),
+            "cuts": (("node01 hears nothing from node02", 40.0),),
+        },
     ),
     Case(
         "a cut between two hosts",

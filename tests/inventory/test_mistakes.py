@@ -257,6 +257,8 @@ def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
     shell.write("cfg", "Host *\n  User x\n")
     error = refusal(shell("init", "-F", "cfg", "-y"))
     assert error.hint == NAME_THEM.replace("init node1", "init -F cfg node1")
+    error = refusal(shell("init", "--user", "-F", "cfg"))
+    assert error.hint == NAME_THEM.replace("init node1", "init --user -F cfg node1")
     assert (error.slug, error.why.split()[0]) == ("no-hosts-chosen", "cfg")
 
 

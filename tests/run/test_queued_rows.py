@@ -11,6 +11,8 @@ import pytest
 from ipexctl.common.attempt_record import AttemptBegins, RunEnded, RunQueued
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal, queued_runs
+from ipexctl.run.command.ps_text import run_lines
+from ipexctl.run.outcome.listed_runs import merge_runs, read_on_host
 from tests.made import start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"}).document()
@@ -70,3 +72,20 @@ def test_a_run_that_left_the_queue_is_not_queued(host: Host) -> None:
     rows = host.rows()
     assert (rows[stopped]["queued"], rows[stopped]["stopped"]) == (False, "stopped by ann")
     assert not rows[begun].get("queued") and rows[begun]["over"] == "ended"
+
+
+def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(host: Host) -> None:
+    stopped = host.add_run(1, QUEUED, STOPPED)
+    begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]).document())
+    waiting = host.add_run(3, QUEUED, order=True)
+    rows = host.rows()
+    rows[begun]["begun"] = True  # it has no ranks
+    reports = [read_on_host("node01", row) for row in rows.values()]
+    runs = {run.id: run for run in merge_runs(reports)}
+    first, *rest = map(str, run_lines(runs[stopped], 1019.0))
+    assert first.endswith(", queued 19 s ago, never started")
+    assert rest[0] == "  train.py" and not any("took" in line for line in rest)
+    lines = list(map(str, run_lines(runs[begun], 1019.0)))
+    assert "queued" not in lines[0] and "  took " in "".join(lines)
+    (line, *_) = map(str, run_lines(runs[waiting], 1019.0))
+    assert line.endswith(", queued 19 s ago")

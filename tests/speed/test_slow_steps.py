@@ -100,6 +100,14 @@ CASES = {  # plan, CPUs of the ranks of each host, what they sent, what is said,
 }  # fmt: skip
 
 
+def test_all_hosts_whose_cpus_are_busy_are_named():
+    given = plan(4)
+    seen = paces(given, 1.0, 1.0, 1.0, 1.0, host_cpu=0.998)
+    seen[3] = replace(seen[3], cpu=None)
+    said = judge_slow_steps(given, seen).headline
+    assert said.endswith("; all programs together keep those of node[01-03] busy")
+
+
 @pytest.mark.parametrize(("given", "cpus", "sent", "wait", "slugs"), CASES.values(), ids=CASES)
 def test_only_what_the_evidence_supports_is_proposed(given, cpus, sent, wait, slugs):
     found = judge_slow_steps(given, paces(given, *cpus, **sent))

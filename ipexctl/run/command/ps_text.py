@@ -68,17 +68,18 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     ok = about.ranks if run.state is ListedState.DONE else run.ok  # also on unreachable hosts
     succeeded = f"{ok} of {about.ranks or run.started} ranks succeeded"
     up = 0 if run.state in NO_RANKS else run.started - run.ok
-    began = "queued" if run.state is ListedState.QUEUED else "started"
+    began = "queued" if run.never_began or run.state is ListedState.QUEUED else "started"
     ranks = succeeded if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
     line.append(f", {began} {duration(now - run.began)} ago" if run.began else "")
     line.append(f" by {about.by}" if about.by else "")
+    line.append(", never started" if run.never_began else "")
     lines = [line]
     title = f"{about.name}: " * bool(about.name) + about.command
     if title:
         lines.append(Text(f"  {title}"))
-    if run.over:
+    if run.over and not run.never_began:
         size = f", {format_bytes(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     lines += [Text(f"  {cut}, for {duration(seconds)}", "yellow") for cut, seconds in run.cut]

@@ -59,7 +59,8 @@ def hosts_are_silent(view: HangView) -> RunFinding | None:
         return None
     ranks = [rank for host in hosts for rank in view.ranks_on(host) if rank not in view.ended]
     verb = "does not answer" if len(hosts) == 1 else "do not answer"
-    head = f"{fold(hosts)} {verb} for {duration(max(silent[host] for host in hosts))}"
+    cuts = (s for text, s in view.situation.cuts if any(_mentions_host(text, h) for h in hosts))
+    head = f"{fold(hosts)} {verb} for {duration(max([silent[host] for host in hosts] + [*cuts]))}"
     return RunFinding(head, ranks, f"Check whether {fold(hosts)} is up and reachable.")
 
 

@@ -178,6 +178,11 @@ class ListedRun:
         return all(report.queued for report in self.seen) and not over
 
     @property
+    def never_began(self) -> bool:
+        """Whether it is over and never left the queue: a host has no `waited` once it began."""
+        return self.over and {report.waited for report in self.seen} == {True}
+
+    @property
     def later(self) -> bool:
         """Whether another attempt followed."""
         return any(report.later for report in self.seen)

@@ -122,8 +122,7 @@ class _Judge:
         if largest >= COMPUTES:
             text = f"the ranks compute {_percent_text(largest)} of the time"
             return StepWait.COMPUTING, self._with_step_time(text), ()
-        busiest = max(self.paces.values(), key=lambda pace: pace.cpu or 0.0)
-        crowded = busiest.cpu is not None and busiest.cpu >= CROWDED
+        crowded = [pace.host for pace in self.paces.values() if (pace.cpu or 0.0) >= CROWDED]
         usage = f"the ranks use {_percent_text(largest)} of their CPUs"
         begun = self.rate is not None or any(rank.sent for rank in ranks)
         measured = sending is not None or len(self.plan.hosts) == 1
@@ -131,7 +130,7 @@ class _Judge:
             text = f"{usage}, and wait neither for the network nor for a slow host"
             return StepWait.IDLE, self._with_step_time(text), self._propose_tune()
         if crowded:
-            usage += f"; all programs together keep those of {busiest.host} busy"
+            usage += f"; all programs together keep those of {fold(crowded)} busy"
         return StepWait.MIXED, self._with_step_time(usage), ()
 
     def _computing_share(self, host: HostPlan) -> float | None:
