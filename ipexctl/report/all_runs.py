@@ -20,7 +20,7 @@ from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.pages.page_shell import frame_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import known_runs
-from ipexctl.report.known_runs import is_named
+from ipexctl.report.known_runs import find_links, is_named
 from ipexctl.report.many.run_table import KnownRun, runs_document
 from ipexctl.report.material.report_material import measure_seconds
 from ipexctl.report.report_page import embed_json
@@ -84,9 +84,7 @@ def report_all(
     if len(newest) > MOST_RUNS or len(folders) > MOST_RUNS:
         notes.append(f"only the newest {MOST_RUNS} runs are shown")
     folder = path.parent if path else Path.cwd()
-    rows = [
-        replace(row, links=known_runs.find_links(kept_here / row.run.id, folder)) for row in rows
-    ]
+    rows = [replace(row, links=find_links(kept_here / row.run.id, folder)) for row in rows]
     document = {
         **runs_document(rows, SecretMask(known_secrets(), *(r.run.about.command for r in rows))),
         "project": project.name if len(listed) == len(own) else "",

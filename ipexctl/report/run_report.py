@@ -155,9 +155,8 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     order = {name: number for number, name in enumerate(run.about.hosts)}
     records.sort(key=lambda record: order.get(record.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
-    return Attempt(
-        run, tuple(records), result=read_document(FOLDER / "runs" / run.id / "result.json")
-    )
+    result = read_document(FOLDER / "runs" / run.id / "result.json")
+    return Attempt(run, tuple(records), result=result)
 
 
 def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str, str], ...]:
