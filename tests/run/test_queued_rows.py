@@ -12,7 +12,7 @@ from ipexctl.common.attempt_record import AttemptBegins, RunEnded, RunQueued
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal, queued_runs
 from ipexctl.run.command.ps_text import run_lines
-from ipexctl.run.outcome.listed_runs import merge_runs, read_on_host
+from ipexctl.run.outcome.listed_runs import ListedState, merge_runs, read_on_host
 from tests.made import start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"}).document()
@@ -89,3 +89,18 @@ def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(ho
     assert "queued" not in lines[0] and "  took " in "".join(lines)
     (line, *_) = map(str, run_lines(runs[waiting], 1019.0))
     assert line.endswith(", queued 19 s ago")
+
+
+def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_lost(
+    host: Host,
+) -> None:
+    killed = host.add_run(1, QUEUED, AttemptBegins(1, ["node01"]).document())
+    other = host.add_run(2)  # it did not wait, and its command said what became of it
+    path = Path(journal.path_of(str(host.root / "runs" / killed), "node01"))
+    about = path.read_bytes().rpartition(b"over")[0]
+    path.write_bytes(about)  # cut off
+    reports = [read_on_host("node01", row) for row in host.rows().values()]
+    assert {report.run for report in reports} == {killed, other}
+    (run,) = merge_runs(reports)
+    assert (run.id, run.state) == (killed, ListedState.LOST)
+    assert "node01" in run.cause

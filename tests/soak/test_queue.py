@@ -134,7 +134,8 @@ def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
 
 def files_of(who: Hosts, host: str, run: str) -> list[str]:
     """Return the files of a run on a host."""
-    look = f"cd ~/.ipexctl/runs/{run} 2>&1 && head -c 600 attempts* queued* journals/* | tr -cd ' -~\\n'; ls -laR"
+    heads = "head -c 600 attempts* queued* journals/* | tr -cd ' -~\\n'"
+    look = f"cd ~/.ipexctl/runs/{run} 2>&1 && {heads}; ls -laR"
     done = who.lab.run_in(host, ["/bin/sh", "-c", look], user="trainer")
     return str(done.stdout).splitlines()
 

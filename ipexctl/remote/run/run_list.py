@@ -66,7 +66,8 @@ def op_list(call, root, known_as, only, newest, sizes):
         row.update(last=last_line(folder, records), unreadable=not records and not queued)
         row.update(waits=answer.waits, leads=answer.leads)
         row["bytes"] = disk_use.size_of(folder) if sizes else None
-        row.update(summarize_attempts(lines, run), **({} if records else queued))
+        row.update(summarize_attempts(lines, run))
+        row.update({"waited": bool(queued)} if records else queued)
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             duration = run_folders.last_written(folder) - row["began"]  # its end was not recorded
             row["seconds"] = max(row["seconds"], duration)

@@ -179,8 +179,9 @@ class ListedRun:
 
     @property
     def never_began(self) -> bool:
-        """Whether it is over and never left the queue: a host has no `waited` once it began."""
-        return self.over and {report.waited for report in self.seen} == {True}
+        """Whether it was queued, and is over before all hosts were ready."""
+        waited = all(report.waited and not report.begun for report in self.seen)
+        return self.over and waited
 
     @property
     def later(self) -> bool:
