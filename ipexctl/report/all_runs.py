@@ -101,7 +101,8 @@ def report_all(
 
 def _merge_row(row: KnownRun, attempts: Sequence[ListedRun], kept: dict[str, KnownRun]) -> KnownRun:
     """Return what is known of all attempts of a run, with what is taken out of `kept` here."""
-    run = replace(row.run, seconds=measure_seconds(attempts[-1], row.run))
+    seconds = measure_seconds(attempts[-1], row.run)
+    run = replace(row.run, seconds=seconds, began=attempts[-1].began)
     printed = row.printed or kept.pop(run.first_id, row).printed
     return replace(row, run=run, attempts=len(attempts), printed=printed)
 

@@ -70,6 +70,12 @@ def test_a_failed_run_leads_with_the_traceback_of_the_first_rank():
     )
     assert found["cause"]["lines"][0].startswith("Traceback")
     assert found["cause"]["lines"][-1] == "RuntimeError: no"
+    result = {"same": [{"rank": 0}], "victims": [{"rank": 2}, {"rank": 3}]}
+    failed = replace(attempt(made(ListedState.FAILED)), result=result)
+    assert report_document(material(failed))["cause"]["text"].split("; ")[1:] == [
+        "1 more rank failed in the same way",
+        "2 more ranks failed after it",
+    ]
 
 
 def test_ranks_that_wait_for_a_slow_host():

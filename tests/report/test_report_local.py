@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ def test_both_pages_have_the_same_time_and_speed(
     assert f"{row['rate']:.3g} steps/s" == cards["Speed"]["value"]
     assert cards["Speed"]["note"].endswith(" in attempt 2")
     assert row["seconds"] > 4.0  # of both attempts
+    attempts = json.loads(here.call("ps", "-a", "--json").stdout)["runs"]
+    second, first = (attempt["began"] for attempt in attempts)
+    assert row["began"] == first < second
     assert page["attempts"][1][2] == "the beginning (--checkpoints GLOB was not given)"
     assert not (here.code / ".ipexctl/runs/x").exists()
     here.code = tmp_path / "other"

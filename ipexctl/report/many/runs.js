@@ -35,7 +35,8 @@ const measured = data.metrics.filter((m) => m.better || !constant(m));
 const columns = [
   {head: "Name", key: title, text: title},
   {head: "When", key: (r) => r.began, text: (r) => r.when || "–"},
-  {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : ""), result: true},
+  {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "") +
+    (r.metrics.loss?.last === null ? `, loss is ${r.metrics.loss.ends}` : ""), result: true},
   {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–", result: true},
   {head: "Speed", key: (r) => r.speed && r.rate, text: (r) => r.rate === null ? "–" : number(r.rate) + " steps/s", better: "high", numeric: true,
     unsure: (r) => r.speed || r.rate === null ? "" : "The run was too short to tell."},

@@ -18,8 +18,6 @@ from ipexctl.report.material.training_curves import (
 )
 from ipexctl.report.sections.waiting import name_parts
 
-QUEUED = 10.0  # seconds from the start of the command from which it had to wait for the hosts
-
 
 def section_document(material: Material) -> dict[str, Any]:
     last = material.last
@@ -72,8 +70,6 @@ def _time_card(material: Material) -> dict[str, str]:
         text = duration(last.run.seconds)
         between = f", {duration(material.seconds_between)} between them"
         note = f"all attempts{between}; {text} in attempt {last.run.attempt}: {note}"
-    if material.queued >= QUEUED:
-        note += f"; {duration(material.queued)} in the queue before"
     if material.other:
         note = f"{duration(material.other.run.seconds)} in {material.other_name}"
     return _make_card("Time", duration(material.seconds), note)

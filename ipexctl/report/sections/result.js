@@ -6,6 +6,7 @@ sections.result = () => {
   const made = [text("p", (data.name ? data.name + " · " : "") + data.run, "id mono"),
     text("h1", data.headline, data.tone),
     el("p", {className: "command"}, text("code", data.command)),
+    ...(data.queued ? [text("p", data.queued)] : []),
     ...data.attempts.slice(1).map((next, n) => restart(data.attempts[n], next)).slice(-5),
     ...data.notes.map((note) => text("p", note, "soft"))];
   if (!data.cause) return made;

@@ -8,6 +8,7 @@ from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import count, duration
+from ipexctl.base.values import list_of
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.hang.diagnosis import diagnose_listed_run
 from ipexctl.run.hang.diagnosis_layout import diagnosis_lines
@@ -15,6 +16,8 @@ from ipexctl.run.outcome.listed_runs import ListedState
 from ipexctl.run.outcome.run_result import Stall, exception_in, from_traceback
 from ipexctl.run.output.rank_lines import without_rank_prefix
 
+QUEUED = 10.0  # seconds in the queue that are worth a sentence
+CONSEQUENCES = {"same": "failed in the same way", "victims": "failed after it"}
 LINES = 30  # of the last output of the first rank that failed
 WIDE = 400  # characters: the page wraps longer lines
 _FRAME = re.compile(r'\s+File "([^"<]+)", line (\d+)')
@@ -26,6 +29,7 @@ def section_document(material: Material) -> dict[str, Any]:
     return {
         "tone": _choose_tone(material.last),
         "headline": _headline_text(material),
+        "queued": _queue_text(material.queued),
         "cause": _cause_document(material.last, material.mask),
     }
 
@@ -55,6 +59,11 @@ def _headline_text(material: Material) -> str:
     return f"{text}, {count(restarts, 'restart')}" if restarts else text
 
 
+def _queue_text(seconds: float) -> str:
+    waited = f"It waited in the queue for {duration(seconds)} before it began."
+    return waited if seconds >= QUEUED else ""
+
+
 def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     run, result, diagnosis = last.run, last.result or {}, diagnose_listed_run(last.run)
     failed = run.verdict is not None and run.verdict.exit_code != 0
@@ -69,6 +78,9 @@ def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     lines = [line for line in lines if line.strip()]
     known = result.get("known") if isinstance(result.get("known"), dict) else None
     texts = [run.cause or f"exit code {run.exit_code}"] if failed else []
+    for key, words in CONSEQUENCES.items() if failed else ():
+        if ranks := list_of(result.get(key)):
+            texts.append(f"{count(len(ranks), 'more rank')} {words}")
     if diagnosis and run.stall is not None:
         texts.append(str(Stall(run.stall, diagnosis.kind.name, diagnosis.headline)))
     return {
