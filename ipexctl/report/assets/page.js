@@ -119,11 +119,11 @@ function chart(found, label, height) {
       : log ? {distr: 3} : most - least > 1e14 ? {range: [Math.min(0, least), Math.max(0, most)]} : {};
     // uPlot finds no ticks where a scale has many decades
     const ticks = log ? powers : (low, high) => [0, 0.25, 0.5, 0.75, 1].map((part) => low + part * (high - low));
-    const steep = log || most - least > 1e14 ? {filter: (u, all) => all, incrs: (u, axis, low, high) => [(high - low) / 4],
+    const steep = log || most - least > 1e14 ? {filter: (u, all) => all, space: 1, incrs: (u, axis, low, high) => [(high - low) / 4],
       splits: (u, axis, low, high) => ticks(low, high)} : {};
     plot = new uPlot({width: wide, height: height || 180,
       scales: {x: {time: false}, y}, series, bands, cursor: {drag: {x: true, y: false}},
-      axes: [{...axis, ...big, ...time, space: 70}, {...axis, ...big, ...steep, size: 60, space: 24}],
+      axes: [{...axis, ...big, ...time, space: 70}, {...axis, ...big, size: 60, space: 24, ...steep}],
       legend: {show: true}}, values, box);
     for (const row of box.querySelectorAll(".u-series")) {
       row.lastChild.before(" ");

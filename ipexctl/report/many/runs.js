@@ -69,7 +69,7 @@ function compareValues(a, b) {
 
 // --- the table ---
 
-const first = columns.find((c) => c.better && c.head.startsWith("best ")) || columns.find((c) => c.better);
+const first = ["best eval_", "best ", ""].map((start) => columns.find((c) => c.better && c.head.startsWith(start))).find((c) => c);
 const rankings = (first ? [...byScript.values()] : []).map((group) => group.filter((r) => first.key(r) !== null)
   .sort((a, b) => (first.better === "low" ? 1 : -1) * (first.key(a) - first.key(b))))
   .filter((group) => group.length > 1).sort((a, b) => b.length - a.length);
