@@ -31,6 +31,7 @@ from ipexctl.run.jobs.logs import LARGEST, SILENCE
 from ipexctl.run.jobs.metrics import MetricReader, RankPoint
 from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
 from ipexctl.run.output.rank_lines import Lines, LogTimes
+from ipexctl.run.plan.launch import YOURS
 
 MOST_LOG = 16 << 20  # bytes of a log that is only here
 MOST_FILES = 2000  # files of a run's folder that are looked at for links
@@ -130,7 +131,7 @@ def _reporting_points(points: Mapping[int, list[RankPoint]]) -> list[RankPoint]:
 
 def is_given(why: str) -> bool:
     """Return whether a variable with this reason is the user's, or of an option that was typed."""
-    return not why or why.startswith(("yours", "--"))
+    return not why or why.startswith((YOURS, "--"))
 
 
 def _host_facts(attempt: Attempt) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Environments that somebody changed by hand: seen by install, env diff and doctor, and mended."""
+"""Environments that were changed by hand: install, env diff and doctor see it."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_a_package_changed_by_hand_is_found_and_the_next_install_mends_it(shop: 
     assert would.states == ["changed"]
     assert key in would.detail and "numpy 2.0 -> 1.26" in would.detail
     assert diff(shop).code == 1
-    mended = shop.install()
-    assert (mended.code, mended.states) == (0, ["changed"]), mended.err
-    (why,) = mended.document["hosts"][0]["notes"]
+    repaired = shop.install()
+    assert (repaired.code, repaired.states) == (0, ["changed"]), repaired.err
+    (why,) = repaired.document["hosts"][0]["notes"]
     assert "numpy 2.0 -> 1.26" in why
     assert (links(shop.root), shop.envs()) == ((key, ""), [".lock", key])
     assert diff(shop).code == 0

@@ -1,4 +1,4 @@
-"""What a host tells of queued runs: real folders of runs, without their processes."""
+"""Rows that a host lists for queued runs: real folders of runs, without their processes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.outcome.result_document import full_plan
 from ipexctl.run.plan import rank_variables
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+from ipexctl.run.plan.launch import YOURS_ANYHOW, HostPlan, LaunchPlan
 from ipexctl.stack import mpi
 from ipexctl.terminal.console import stdout_console
 
@@ -124,7 +124,7 @@ def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iter
         # a value that the user has set for the script may be a secret
         short = (value or "").replace(f"{host.prefix}/", "ENV/")
         entry = f"{name}={quote((short,))}" if why else name
-        entries.setdefault((entry, why or "yours, with --env or run.env"), []).append(host.host)
+        entries.setdefault((entry, why or YOURS_ANYHOW), []).append(host.host)
     for (entry, why), names in entries.items():
         where = f" ({fold(names)})" if len(entries) > 1 else ""
         yield from _variable_entry(entry, why + where)

@@ -11,7 +11,7 @@ from ipexctl.run.outcome.rank_exchange import Exchange
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+from ipexctl.run.plan.launch import YOURS_ANYHOW, HostPlan, LaunchPlan
 
 SCHEMA = 1
 
@@ -79,7 +79,7 @@ def _variable_documents(
         yield {
             "name": name,
             "value": value if name in why else None,
-            "why": why.get(name, "yours, with --env or run.env"),
+            "why": why.get(name, YOURS_ANYHOW),
         }
 
 

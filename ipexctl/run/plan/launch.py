@@ -114,6 +114,11 @@ def asked_threads(env: Iterable[tuple[str, str]]) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,5}", text) else None
 
 
+# how the reason for a variable of the user begins, and the reason if its origin is not known
+YOURS = "yours, with"
+YOURS_ANYHOW = f"{YOURS} --env or run.env"
+
+
 @dataclass(frozen=True)
 class RunRequest:
     argv: tuple[str, ...]  # script and its arguments, or -m module ...

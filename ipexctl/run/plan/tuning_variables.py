@@ -9,7 +9,7 @@ from ipexctl.errors import InputError
 from ipexctl.facts.core_pinning import Places
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import rank_variables
-from ipexctl.run.plan.launch import PlannedHost, Prepared, RunRequest
+from ipexctl.run.plan.launch import YOURS, PlannedHost, Prepared, RunRequest
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import SHARE
 
@@ -57,7 +57,7 @@ def choose_backend(nodes: Sequence[PlannedHost], request: RunRequest) -> Backend
         if len(lacking) < len(nodes):
             why = f"{lacking[0]} has no oneCCL bindings"
     if "IPEXCTL_BACKEND" in env:
-        name, why = env["IPEXCTL_BACKEND"], f"yours, with {request.origin_of('IPEXCTL_BACKEND')}"
+        name, why = env["IPEXCTL_BACKEND"], f"{YOURS} {request.origin_of('IPEXCTL_BACKEND')}"
     if name != "ccl":
         return Backend(name, why)
     count = _parse_workers(env.get("CCL_WORKER_COUNT", "1"))
@@ -200,7 +200,7 @@ def merge_variables(
     the user has set come last, without a reason."""
     origin_of = request.origin_of
     first = [
-        Variable(v.name, env[v.name], f"yours, with {origin_of(v.name)}, instead of {v.value}")
+        Variable(v.name, env[v.name], f"{YOURS} {origin_of(v.name)}, instead of {v.value}")
         if v.name in env and env[v.name] != v.value
         else v
         for v in planned
