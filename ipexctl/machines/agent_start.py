@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -122,12 +122,14 @@ AHEAD = 1  # the number of the first request that is sent along with the agent
 @dataclass(frozen=True)
 class Ahead:
     """A request for an operation. `fork`: the operation for which the agent forks before it has
-    threads; `also`: operations whose modules that process imports by name."""
+    threads; `also`: operations whose modules that process imports by name. `sent` is called when
+    it is on its way."""
 
     op: str
     args: Mapping[str, Any]
     fork: str = ""
     also: tuple[str, ...] = ()
+    sent: Callable[[], None] | None = None
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -195,6 +197,9 @@ def _start_on_channel(
         with suppress(OSError):  # without python stdin is not read; sh's output is still there
             payload = agent_sources.boot_payload(marker, shipped, bytecode=bytecode)
             channel.write(payload + frames)
+        for request in ahead:
+            if request.sent:
+                request.sent()
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
         hello = Hello("sh", sent=sent, passed=after.what if after else "")
         if kind == b"sh":

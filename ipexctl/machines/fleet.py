@@ -52,6 +52,7 @@ class Fleet:
         self.hosts = hosts or _hosts_of(target, root)
         self.agents: dict[Host, Agent] = {}
         self.downs: dict[Host, HostDown] = {}
+        self.asked = threading.Event()  # a host has its first request, and starts Python
         self._connect_timeout = target.connect_timeout + grace
         self._began = time.monotonic()
         self._local = LocalTransport()

@@ -45,6 +45,7 @@ def prepare_host(
         facts_request(root, listen=False, env=env, load=False),
         fork="restart.attempts.begin" if options.kept else "run.stand_by.begin",
         also=(COPY_WORKER,) * bool(options.checkpoints),
+        sent=fleet.asked.set,
     )
     ports = reserved_ports(options.ports) if options.ports else None
     request = {"root": root, "run_id": run_id, "ports": ports, "pythons": _local_pythons(host)}
