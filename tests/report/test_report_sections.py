@@ -75,7 +75,7 @@ def test_other_programs_are_named_among_the_waits():
         replace(record, samples=tuple(replace(s, cpu=1.0) for s in record.samples))
         for record in of.records
     )
-    for records, words in ((of.records, "input, disks"), (busy, "Other programs keep")):
+    for records, words in ((of.records, "input, disks"), (busy, "busy CPUs")):
         found = waiting.section_document(material(replace(of, records=records)))["waiting"]
         assert words in found["parts"][-1]["name"]
 

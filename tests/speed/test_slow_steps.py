@@ -87,6 +87,7 @@ CASES = {  # plan, CPUs of the ranks of each host, what they sent, what is said,
         plan(threads=1, env=ONE_THREAD), (0.97, 0.96), {}, StepWait.COMPUTING, [],
     ),
     "idle": (plan(), (0.9, 1.0), {}, StepWait.IDLE, ["tune"]),
+    "asleep": (plan(), (0.2, 0.3), {}, StepWait.IDLE, []),
     "idle, as other programs use the CPUs": (
         plan(), (0.9, 1.0), {"host_cpu": 0.97}, StepWait.MIXED, [],
     ),

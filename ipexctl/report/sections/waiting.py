@@ -7,18 +7,16 @@ from typing import Any
 from ipexctl.report.material import curves
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.pace import slow_steps
-from ipexctl.run.pace.slow_steps import StepWait
 
 TITLE = "Where the ranks’ time goes"
 EMPTY = "Too few samples: the hosts look at their ranks every 2.5 s of training."
-SLEEPS = 0.5  # CPUs of a rank, below which no number of threads makes it faster
 _PARTS = {
     "computing": "Computing",
     "sending": "Exchanging data",
     "slow": "Waiting for the busiest host",
     "rest": "Other waits: input, disks, sleep",
 }
-_CROWDED = "Other programs keep the CPUs busy; other waits"
+_CROWDED = "Waits for busy CPUs, and others: input, disks, sleep"
 
 
 def name_parts(last: Attempt) -> dict[str, str]:
@@ -30,16 +28,12 @@ def name_parts(last: Attempt) -> dict[str, str]:
 def section_document(material: Material) -> dict[str, Any]:
     last = material.last
     slow, shares, names = last.slow, last.time_shares or {}, name_parts(last)
-    is_idle = slow is not None and slow.wait is StepWait.IDLE
-    idle = ", but for something else: input, disks, sleep" if is_idle else ""
-    used = max((rank.cpus for pace in last.paces for rank in pace.ranks), default=0.0)
-    asleep = is_idle and used < SLEEPS
     waiting = {
-        "headline": slow.headline + idle if slow else "",
+        "headline": slow.headline if slow else "",
         "parts": [
             {"kind": kind, "name": names[kind], "share": curves.round_value(max(0.0, share))}
             for kind, share in shares.items()
         ],
-        "proposals": [[p.text, p.command] for p in slow.proposals] if slow and not asleep else [],
+        "proposals": [[p.text, p.command] for p in slow.proposals] if slow else [],
     }
     return {"waiting": waiting}

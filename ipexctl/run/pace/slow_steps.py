@@ -24,6 +24,7 @@ LEAST = 500e3  # bytes per second; many small messages are not shortened by halv
 COMPUTES = 0.8  # share of the CPUs that the plan gives to ranks
 LATE = 0.7  # the same for a host that the others wait for, which exchanges, too
 IDLE = 0.5
+SLEEPS = 0.5  # CPUs of a rank, below which no number of threads makes it faster
 CROWDED = 0.85  # share of a host's CPUs from which other programs may take those of its ranks
 
 
@@ -127,8 +128,11 @@ class _Judge:
         begun = self.rate is not None or any(rank.sent for rank in ranks)
         measured = sending is not None or len(self.plan.hosts) == 1
         if largest <= IDLE and begun and measured and not crowded:
-            text = f"{usage}, and wait neither for the network nor for a slow host"
-            return StepWait.IDLE, self._with_step_time(text), self._propose_tune()
+            text = f"{usage}, and wait neither for the network nor for a slow host, but for "
+            text += "something else: input, disks, sleep"
+            asleep = max(rank.cpus for rank in ranks) < SLEEPS
+            proposals = () if asleep else self._propose_tune()
+            return StepWait.IDLE, self._with_step_time(text), proposals
         if crowded:
             usage += f"; all programs together keep those of {fold(crowded)} busy"
         return StepWait.MIXED, self._with_step_time(usage), ()
