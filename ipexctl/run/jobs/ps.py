@@ -75,7 +75,8 @@ class Waited(AskedRun):
 
 
 def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> ListedRun:
-    """Return the run that `text` names. Raise Unreachable if a host not asked may have it."""
+    """Return the run that `text` names; hosts are asked for all runs if it is none of the newest.
+    Raise Unreachable if a host not asked may have it."""
     runs = gather_runs(fleet, newest=newest, sizes=sizes)
     try:
         run = listed_runs.choose_run(runs, text)
@@ -83,6 +84,8 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
             fleet.target.note(note)
         return run
     except InputError as e:
+        if newest:
+            return find_run(fleet, text, sizes=sizes)
         if not fleet.failures:
             if e.why or not _is_only_local(fleet):
                 raise
