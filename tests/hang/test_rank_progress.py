@@ -78,6 +78,14 @@ def test_what_a_look_makes_a_rank_write_is_none(made) -> None:
     assert made.after() == 27.5
 
 
+def test_a_step_between_two_looks_is_progress(made) -> None:
+    quiet_for_20_s(made)
+    with made.progress.paused():
+        made.log.write_text("interrupted system call\n")
+    made.log.write_text("step 1\n")
+    assert made.after(0.5) == 0.0
+
+
 def test_what_a_rank_did_just_before_a_look_counts(made, monkeypatch) -> None:
     quiet_for_20_s(made)
     made.log.write_text("step 1\n")

@@ -47,16 +47,20 @@ class Progress:
 
     def measure(self):
         """Return the seconds without progress of all ranks here; 0 if no rank runs."""
-        pids, traffic = self.supervisor.sampler.rank_pids(), self.supervisor.traffic.exchanged()
-        now = time.monotonic()
+        pids, now = self.supervisor.sampler.rank_pids(), time.monotonic()
         with self.lock:
             self.since = {rank: self.since.get(rank, now) for rank in pids}
             quiet = now - max(self.since.values()) if self.since else 0.0
             # walk through all processes only if the cheap counts show no progress
             trees = process_trees(pids) if quiet > EVERY else {}
-            for rank in () if self.looks else pids:
-                self.count(rank, traffic.get(rank, [0, 0]), trees.get(rank), now)
+            if not self.looks:
+                self.count_ranks(pids, trees, now)
             return now - max(self.since.values()) if self.since else 0.0
+
+    def count_ranks(self, pids, trees, now):
+        traffic = self.supervisor.traffic.exchanged()
+        for rank in pids:
+            self.count(rank, traffic.get(rank, [0, 0]), trees.get(rank), now)
 
     def count(self, rank, net, processes, now):
         """Note progress of a rank if its output, traffic or disk use has grown meanwhile."""
@@ -90,7 +94,8 @@ class Progress:
 
     @contextmanager
     def paused(self):
-        """Do not count as progress what a look makes the ranks write and print."""
+        """Do not count as progress what a look makes the ranks write and print. What they print and
+        send from its end on counts: another look may come at once."""
         with self.lock:
             self.looks = True
         try:
@@ -99,6 +104,7 @@ class Progress:
             with self.lock:
                 self.looks = False
                 self.before = {}
+                self.count_ranks(self.supervisor.sampler.rank_pids(), {}, time.monotonic())
 
 
 def is_rank_computing(rank):
