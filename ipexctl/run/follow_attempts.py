@@ -278,14 +278,15 @@ class Attempts:
         return next(iter(gather_runs(self.fleet, only=self.run_id, hosts=hosts)), None)
 
     def _read_queue_text(self) -> str:
-        """Return the run's place in the queue; "" if it is not queued. Its hosts first agree on
-        which of them leads."""
-        began = time.monotonic()
-        while (run := self._read_run()) and run.queued:
-            if run.waits or time.monotonic() - began > WAITS:
-                return run.queue_text
+        """Return the run's place in the queue; "" if it has begun. Its keepers have to start, and
+        to agree on which of them leads."""
+        began, run = time.monotonic(), self._read_run()
+        while not (run and (run.waits if run.queued else run.alive)):
+            if time.monotonic() - began > WAITS:
+                break
             time.sleep(SOON)
-        return ""
+            run = self._read_run()
+        return run.queue_text if run and run.queued else ""
 
     def _note_waits(self, previous: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""
