@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
-from importlib.resources import files
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ipexctl.base.host_outcome import HostResult, PerHost
 from ipexctl.base.secret_mask import SecretMask
-from ipexctl.base.sizes import format_bytes
+from ipexctl.base.sizes import count
 from ipexctl.errors import InputError
-from ipexctl.local.nearest_file import short_path
 from ipexctl.local.project_lock import project_top
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.pages.page_file import free_place, page_styles, write_page
-from ipexctl.pages.page_shell import frame_page
+from ipexctl.pages.page_file import free_place, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import known_runs
 from ipexctl.report.known_runs import find_links, is_named
 from ipexctl.report.many.run_table import KnownRun, runs_document
 from ipexctl.report.material.report_material import measure_seconds
-from ipexctl.report.report_page import embed_json
-from ipexctl.report.run_report import known_secrets
-from ipexctl.run.jobs.ps import Runs, gather_runs
+from ipexctl.report.report_page import render_runs_page
+from ipexctl.report.run_report import known_secrets, read_assets, show_page
+from ipexctl.run.jobs.ps import gather_runs
 from ipexctl.run.jobs.run_filter import is_of_project
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import find_run_folder
-from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.console import print_lines, stderr_console
 from ipexctl.terminal.recap_lines import not_shown
 
 MOST_RUNS = 300  # the newest
 
 
 @dataclass(frozen=True)
-class RunsReport(Runs):
-    """`path` None: it went to stdout."""
+class RunsReport(PerHost):
+    """`recaps`: of hosts not reached. `path` None: it went to stdout."""
 
-    path: Path | None = None
-    document: Mapping[str, Any] = field(default_factory=dict)
-    html: str = ""
+    recaps: tuple[HostResult, ...]
+    answered: int  # hosts
+    path: Path | None
+    document: Mapping[str, Any]
+    html: str
 
 
 def report_all(
@@ -91,12 +91,10 @@ def report_all(
         "notes": notes,
         "made": time.strftime("%Y-%m-%d %H:%M"),
     }
-    html = render_runs_page(document)
+    html = render_runs_page(document, read_assets())
     if path is not None:
         write_page(path, html)
-    return RunsReport(
-        tuple(row.run for row in rows), recaps, answered, (), project, path, document, html
-    )
+    return RunsReport(recaps, answered, path, document, html)
 
 
 def _merge_row(row: KnownRun, attempts: Sequence[ListedRun], kept: dict[str, KnownRun]) -> KnownRun:
@@ -107,26 +105,6 @@ def _merge_row(row: KnownRun, attempts: Sequence[ListedRun], kept: dict[str, Kno
     return replace(row, run=run, attempts=len(attempts), printed=printed)
 
 
-def render_runs_page(document: Mapping[str, Any]) -> str:
-    def read(name: str) -> str:
-        return files("ipexctl.report").joinpath(name).read_text("utf-8")
-
-    title = f"{document['project'] or 'Runs'} · {len(document['runs'])} runs · ipexctl"
-    names = ("head", "table", "curves", "pair", "foot")
-    boxes = "".join(f'<section id="{name}"><div class="body"></div></section>\n' for name in names)
-    script = f'"use strict";\n(() => {{\n{read("assets/page.js")}{read("many/runs.js")}\n}})();\n'
-    body = f"""<noscript><p>This page needs JavaScript to show its data.</p></noscript>
-{boxes}<script type="application/json" id="data">{embed_json(document)}</script>
-"""
-    styles = (read("assets/uplot.min.css"), page_styles(), read("many/runs.css"))
-    scripts = (read("assets/uplot.min.js"), script)
-    return frame_page(title, body, command="report", styles=styles, scripts=scripts)
-
-
 def show_runs_report(result: RunsReport) -> None:
-    if result.path is not None:
-        size = format_bytes(len(result.html.encode()))
-        noun = "run" if len(result.runs) == 1 else "runs"
-        text = f"{short_path(result.path)}  {size}: {len(result.runs)} {noun}"
-        print_text(stdout_console(), text)
+    show_page(result.path, result.html, count(len(result.document["runs"]), "run"))
     print_lines(stderr_console(), not_shown(result.recaps, result.answered))

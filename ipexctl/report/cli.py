@@ -60,8 +60,6 @@ def report(
       ipexctl report bert --json
       ipexctl report --all 'sweep*'            # a table of many runs
     """
-    import sys
-
     from ipexctl.report.run_report import report as verb
     from ipexctl.report.run_report import show_report
 
@@ -70,15 +68,12 @@ def report(
     if many and compare or every_project and not many:
         what = "--all cannot be combined with --compare" if many else "--every-project needs --all"
         raise InputError(what, slug="options-conflict")
+    place = "-" if json else to
     if many:
         from ipexctl.report.all_runs import report_all, show_runs_report
 
-        pattern, place = "" if run == "@last" else run, "-" if json else to
-        listing = report_all(target, pattern, root, to=place, every=every_project)
-        if listing.path is None and not json:
-            sys.stdout.write(listing.html)
-        end_command(listing, lambda item: item.document, show_runs_report, json=json)
-    result = verb(target, run, root, compare=compare, to="-" if json else to)
-    if result.path is None and not json:
-        sys.stdout.write(result.html)
+        pattern = "" if run == "@last" else run
+        runs = report_all(target, pattern, root, to=place, every=every_project)
+        end_command(runs, lambda item: item.document, show_runs_report, json=json)
+    result = verb(target, run, root, compare=compare, to=place)
     end_command(result, lambda item: item.document, show_report, json=json)

@@ -1,37 +1,27 @@
-"""The page of a report: one HTML file that loads nothing else.
+"""The pages of reports, of one run and of many: HTML files that load nothing else.
 
-All data of a run is in a JSON block, and the scripts insert it as text.
+All data of runs is in a JSON block, and the scripts insert it as text.
 """
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from ipexctl.pages.page_shell import frame_page
-from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.sections import BODY, HEADER, PANELS, SECTIONS
 
 # characters that could end the block, or be read as markup
 _ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 WORDS = ("EMPTY", "HEADS", "MONO", "LABELS")  # of a section, for its script
-
-
-@dataclass(frozen=True)
-class Assets:
-    """The files of assets/, and the scripts of sections."""
-
-    styles: tuple[str, ...]
-    scripts: tuple[str, ...]
-    licence: str = ""  # of third-party scripts
+Assets = Mapping[str, str]  # styles and scripts, by the names of their files
 
 
 def render_report_page(document: Mapping[str, Any], assets: Assets) -> str:
     title = f"{document['name'] or document['run']} · {document['state']} · ipexctl"
-    licence = html.escape(assets.licence).replace("--", "- -")
     header = "".join(f'<div id="{name}"><div class="body"></div></div>\n' for name in HEADER)
     panels = "".join(_titled("div", name, part, ' class="panel"') for name, part in PANELS.items())
     sections = "".join(
@@ -47,26 +37,48 @@ def render_report_page(document: Mapping[str, Any], assets: Assets) -> str:
 <main>
 {sections}</main>
 <footer id="foot"><div class="body"></div></footer>
-<script type="application/json" id="data">{embed_json(document)}</script>
-<!-- uPlot: {licence} -->
 """
-    return frame_page(title, body, command="report", styles=assets.styles, scripts=assets.scripts)
+    # what the script of a section defines is unknown to the others
+    scripts = [f"{{\n{assets[f'{name}.js']}}}\n" for name in SECTIONS if f"{name}.js" in assets]
+    words = {
+        name: {key.lower(): vars(section)[key] for key in WORDS if key in vars(section)}
+        for name, section in SECTIONS.items()
+    }
+    script = "".join([*scripts, f"drawSections({embed_json(words)});"])
+    return _frame_document(title, body, document, script, assets)
+
+
+def render_runs_page(document: Mapping[str, Any], assets: Assets) -> str:
+    """Return the page of many runs."""
+    title = f"{document['project'] or 'Runs'} · {len(document['runs'])} runs · ipexctl"
+    names = ("head", "table", "curves", "pair", "foot")
+    boxes = "".join(f'<section id="{name}"><div class="body"></div></section>\n' for name in names)
+    body = f"<noscript><p>This page needs JavaScript to show its data.</p></noscript>\n{boxes}"
+    return _frame_document(title, body, document, assets["runs.js"], assets, ["runs.css"])
+
+
+def _frame_document(
+    title: str, body: str, document: Mapping[str, Any], script: str, assets: Assets,
+    more_styles: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Return the page whose script draws what is in the document."""
+    licence = html.escape(assets["uplot-license.txt"]).replace("--", "- -")
+    data = f'<script type="application/json" id="data">{embed_json(document)}</script>'
+    return frame_page(
+        title,
+        f"{body}{data}\n<!-- uPlot: {licence} -->\n",
+        command="report",
+        styles=[assets[name] for name in ("uplot.min.css", "page.css", *more_styles)],
+        scripts=[
+            assets["uplot.min.js"],
+            f'"use strict";\n(() => {{\n{assets["page.js"]}{script}\n}})();\n',
+        ],
+    )
 
 
 def _titled(tag: str, name: str, section: ModuleType, attributes: str) -> str:
     title = f'<h2 id="{name}-title">{section.TITLE}</h2>'
     return f'<{tag} id="{name}"{attributes}>{title}<div class="body"></div></{tag}>\n'
-
-
-def join_scripts(page: str, sections: Iterable[str]) -> str:
-    """Return one script. What the script of a section defines is unknown to the others."""
-    scripts = "".join(f"{{\n{text}}}\n" for text in sections)
-    words = {
-        name: {key.lower(): vars(section)[key] for key in WORDS if key in vars(section)}
-        for name, section in SECTIONS.items()
-    }
-    start = f"drawSections({embed_json(words)});"
-    return f'"use strict";\n(() => {{\n{page}{scripts}{start}\n}})();\n'
 
 
 def embed_json(document: Mapping[str, Any]) -> str:

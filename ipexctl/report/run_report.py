@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +32,7 @@ from ipexctl.report.material.host_record import Printed, read_host_record
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
-from ipexctl.report.report_page import Assets, join_scripts, render_report_page
+from ipexctl.report.report_page import Assets, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.checkpoints.listed_checkpoints import explain_beginning
 from ipexctl.run.follow_attempts import filter_attempts, read_record
@@ -131,18 +132,11 @@ def known_secrets(given: Sequence[str] = ()) -> frozenset[str]:
 
 
 def read_assets() -> Assets:
-    folder = files("ipexctl.report")
-
-    def read(name: str) -> str:
-        return folder.joinpath(name).read_text("utf-8")
-
-    names = sorted(file.name for file in folder.joinpath("sections").iterdir())
-    sections = [read(f"sections/{name}") for name in names if name.endswith(".js")]
-    return Assets(
-        styles=(read("assets/uplot.min.css"), page_styles()),
-        scripts=(read("assets/uplot.min.js"), join_scripts(read("assets/page.js"), sections)),
-        licence=read("assets/uplot-license.txt"),
-    )
+    folders = [files("ipexctl.report").joinpath(name) for name in ("assets", "many", "sections")]
+    paths = [path for folder in folders for path in folder.iterdir()]
+    kinds = (".css", ".js", ".txt")
+    found = {path.name: path.read_text("utf-8") for path in paths if path.name.endswith(kinds)}
+    return {**found, "page.css": page_styles()}
 
 
 def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
@@ -213,7 +207,7 @@ def compare_attempts(
     first: Attempt, other: Attempt, printed: Mapping[str, Sequence[RankPoint]]
 ) -> RunComparison:
     """Compare attempts. `printed`: by the id of each run. Raises InputError if one never began."""
-    names = [attempt.run.about.name or attempt.run.id for attempt in (first, other)]
+    names = [attempt.run.name_or_id for attempt in (first, other)]
     if names[0] == names[1]:
         names = [first.run.id, other.run.id]
     records = []
@@ -261,10 +255,14 @@ def show_report(result: RunReport) -> None:
     if result.comparison is not None:
         out = stdout_console() if result.path else stderr_console()
         print_text(out, "\n".join(difference_lines.comparison_lines(result.comparison)))
-    if result.path is not None:
-        size = format_bytes(len(result.html.encode()))
-        print_text(
-            stdout_console(),
-            f"{short_path(result.path)}  {size}: {result.run.id}, {result.run.state.value}",
-        )
+    show_page(result.path, result.html, f"{result.run.id}, {result.run.state.value}")
     print_lines(stderr_console(), not_shown(result.recaps, result.answered))
+
+
+def show_page(path: Path | None, html: str, text: str) -> None:
+    """Print where the page was written, with `text` about it; without a path, the page."""
+    if path is None:
+        sys.stdout.write(html)
+    else:
+        size = format_bytes(len(html.encode()))
+        print_text(stdout_console(), f"{short_path(path)}  {size}: {text}")

@@ -383,7 +383,7 @@ def _find_hub(run: ListedRun, hosts: Mapping[str, Host]) -> str:
         raise Unreachable(
             f"{first or 'the first host'} of {run.id} cannot be reached from here",
             why="that host controls the run",
-            hint=f"ipexctl logs {run.about.name or run.id} --follow",
+            hint=f"ipexctl logs {run.name_or_id} --follow",
             slug="hub-unreachable",
         )
     return first if first in hosts else next(iter(hosts))

@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.remote.run import run_records
-from ipexctl.report.all_runs import render_runs_page
+from ipexctl.report import report_page, run_report
 from ipexctl.report.known_runs import (
     _known_by_hosts,
     find_links,
@@ -128,8 +128,9 @@ def test_parts_that_runs_share_are_stored_once_and_secrets_are_masked() -> None:
     first, second = (row["parts"] for row in document["runs"])
     assert first["versions"] == second["versions"] and second["code"] is None
     assert document["tables"][first["versions"]] == versions
-    page = render_runs_page({**document, "project": "p", "notes": ["<b>"], "made": "today"})
-    assert "default-src 'none'" in page and "<b>" not in page
+    document |= {"project": "p", "notes": ["<b>"], "made": "today"}
+    page = report_page.render_runs_page(document, run_report.read_assets())
+    assert "default-src 'none'" in page and "<b>" not in page and "MIT License" in page
 
 
 def test_patterns_match_names_and_ids() -> None:

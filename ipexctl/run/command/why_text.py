@@ -45,7 +45,7 @@ def _step_lines(why: Why, width: int) -> Iterator[str]:
 def _first_line(why: Why) -> str:
     """Return the headline: whether the run makes progress, its name and its hosts."""
     run = why.run
-    name = f"run {run.about.name or run.id}"
+    name = f"run {run.name_or_id}"
     where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
     if why.situation is None or why.diagnosis is None:
         return f"{_describe_without_looks(why)} · {name} · {where}"

@@ -138,6 +138,10 @@ class ListedRun:
     bytes: int | None
 
     @property
+    def name_or_id(self) -> str:
+        return self.about.name or self.id
+
+    @property
     def over(self) -> bool:
         return self.state not in ACTIVE
 

@@ -11,7 +11,6 @@ import pytest
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.report import report_page, run_report
-from ipexctl.report.all_runs import render_runs_page
 from ipexctl.report.comparison.recorded_inputs import Speed
 from ipexctl.report.many.run_table import KnownRun, runs_document
 from ipexctl.report.material.host_record import Printed
@@ -76,7 +75,7 @@ def test_of_many_runs_only_those_of_one_script_compete_and_metrics_come_before_s
         known(4, "other.py", 30, 9, sure),
     ]
     document = {**runs_document(runs, SecretMask()), "project": "", "notes": [], "made": ""}
-    html = shown_page(render_runs_page(document), tmp_path)
+    html = shown_page(report_page.render_runs_page(document, run_report.read_assets()), tmp_path)
     heads = re.findall(r'<th scope="col"[^>]*><button type="button">([^<]*)</button>', html)
     assert heads == [
         "Name", "When", "State", "Time", "Speed", "last loss", "best loss", "script", "lr",
