@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ from ipexctl.pages.page_file import free_place, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import known_runs
 from ipexctl.report.known_runs import find_links, is_named
-from ipexctl.report.many.run_table import KnownRun, runs_document
-from ipexctl.report.material.report_material import measure_seconds
+from ipexctl.report.many.run_table import runs_document
 from ipexctl.report.report_page import render_runs_page
 from ipexctl.report.run_report import known_secrets, read_assets, show_page
 from ipexctl.run.jobs.ps import gather_runs
@@ -61,8 +60,8 @@ def report_all(
         attempts: dict[str, list[ListedRun]] = {}  # of each run, the newest first
         for run in listed:
             attempts.setdefault(run.first_id, []).append(run)
-        newest = [row[0] for row in attempts.values() if is_named(row[0], pattern)]
-        known = known_runs.read_from_hosts(fleet, newest[:MOST_RUNS])
+        named = [row for row in attempts.values() if is_named(row[0], pattern)]
+        known = known_runs.read_from_hosts(fleet, named[:MOST_RUNS])
         recaps, answered = fleet.recaps(), len(fleet.alive)
         notes = [down.what for down in fleet.failures]
     # a host with the output may be out of reach
@@ -70,7 +69,7 @@ def report_all(
     local_folders = [found for name, found in folders.items() if name not in complete]
     local = known_runs.read_from_here(local_folders[-MOST_RUNS:])
     kept = {row.run.first_id: row for row in local if is_named(row.run, pattern)}
-    rows = [_merge_row(row, attempts[row.run.first_id], kept) for row in known]
+    rows = [replace(row, printed=kept.pop(row.run.first_id, row).printed) for row in known]
     rows += kept.values()
     if not rows:
         raise InputError(
@@ -81,7 +80,7 @@ def report_all(
     rows.sort(key=lambda row: row.run.id, reverse=True)
     if hidden := len({run.first_id for run in gathered if is_named(run, pattern)} - {*attempts}):
         notes.append(f"runs of other projects that are left out: {hidden} (--every-project)")
-    if len(newest) > MOST_RUNS or len(folders) > MOST_RUNS:
+    if len(named) > MOST_RUNS or len(folders) > MOST_RUNS:
         notes.append(f"only the newest {MOST_RUNS} runs are shown")
     folder = path.parent if path else Path.cwd()
     rows = [replace(row, links=find_links(kept_here / row.run.id, folder)) for row in rows]
@@ -95,14 +94,6 @@ def report_all(
     if path is not None:
         write_page(path, html)
     return RunsReport(recaps, answered, path, document, html)
-
-
-def _merge_row(row: KnownRun, attempts: Sequence[ListedRun], kept: dict[str, KnownRun]) -> KnownRun:
-    """Return what is known of all attempts of a run, with what is taken out of `kept` here."""
-    seconds = measure_seconds(attempts[-1], row.run)
-    run = replace(row.run, seconds=seconds, began=attempts[-1].began)
-    printed = row.printed or kept.pop(run.first_id, row).printed
-    return replace(row, run=run, attempts=len(attempts), printed=printed)
 
 
 def show_runs_report(result: RunsReport) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import calendar
 import os
 import re
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,18 +23,18 @@ from ipexctl.local.bounded_read import read_prefix
 from ipexctl.machines.fleet import Fleet
 from ipexctl.report.many.run_table import KnownRun, arguments_of
 from ipexctl.report.material.host_record import HostRecord, read_host_record
-from ipexctl.report.material.report_material import Attempt
-from ipexctl.report.run_report import measured_speed, read_document, with_output
+from ipexctl.report.material.report_material import Attempt, measure_seconds
+from ipexctl.report.run_report import make_attempt, read_document, time_of_id, with_output
 from ipexctl.run.jobs.logs import LARGEST, SILENCE
 from ipexctl.run.jobs.metrics import MetricReader, RankPoint
-from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
+from ipexctl.run.outcome.listed_runs import RUN_ID, About, ListedRun, ListedState
 from ipexctl.run.output.rank_lines import Lines, LogTimes
 from ipexctl.run.plan.launch import YOURS
 
 MOST_LOG = 16 << 20  # bytes of a log that is only here
 MOST_FILES = 2000  # files of a run's folder that are looked at for links
 _LOG = re.compile(r"rank([0-9]{5,9})\.(.+)\.log")
-_RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
+PointsByRank = dict[int, list[RankPoint]]
 _STATES = {"ranks": ListedState.FAILED, "interrupted": ListedState.STOPPED}
 
 
@@ -49,10 +47,11 @@ def is_named(run: ListedRun, pattern: str) -> bool:
 # --- from hosts -----------------------------------------------------------------------------------
 
 
-def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> list[KnownRun]:
-    """Ask each host once for all of these runs."""
+def read_from_hosts(fleet: Fleet, attempts: Sequence[Sequence[ListedRun]]) -> list[KnownRun]:
+    """Ask each host once for all last attempts. `attempts`: of each run, the newest first."""
+    runs = [row[0] for row in attempts]
     records: dict[str, list[HostRecord]] = {run.id: [] for run in runs}
-    points: dict[str, dict[int, list[RankPoint]]] = {run.id: {} for run in runs}
+    points: dict[str, PointsByRank] = {run.id: {} for run in runs}
 
     def ask(host: Host) -> None:
         own = {run.id: run for run in runs if host.name in run.targets}
@@ -73,7 +72,7 @@ def read_from_hosts(fleet: Fleet, runs: Sequence[ListedRun]) -> list[KnownRun]:
             points[run.id][rank] = read_points(run, name, rank, frame.body, parts, sizes)
 
     fleet.map_hosts(ask, [h for h in fleet.alive if any(h.name in run.targets for run in runs)])
-    return [_known_by_hosts(run, records[run.id], points[run.id]) for run in runs]
+    return [_known_by_hosts(row, records[row[0].id], points[row[0].id]) for row in attempts]
 
 
 def read_points(
@@ -94,34 +93,33 @@ def read_points(
 
 
 def _known_by_hosts(
-    run: ListedRun, records: Sequence[HostRecord], points: Mapping[int, list[RankPoint]]
+    attempts: Sequence[ListedRun], records: Sequence[HostRecord], points: PointsByRank
 ) -> KnownRun:
-    order = {name: number for number, name in enumerate(run.about.hosts)}
-    records = sorted(records, key=lambda record: order.get(record.host, 0))
-    run = replace(run, seconds=run.seconds_at(time.time()))
-    found = _reporting_points(points)
-    (attempt,) = with_output([Attempt(run, tuple(records))], {run.id: found})
-    plan, inputs = attempt.plan, attempt.of_run
-    argv: Sequence[str] = plan.argv if plan else ()
-    with suppress(ValueError):  # a long command is cut
-        argv = argv or shlex.split(run.about.command)  # it never left the queue
+    attempt = make_attempt(attempts[0], records)
+    seconds = measure_seconds(attempts[-1], attempt.run)
+    run = replace(attempt.run, seconds=seconds, began=attempts[-1].began)
+    (attempt,) = with_output([attempt], {run.id: _reporting_points(points)})
+    inputs, argv = attempt.of_run, list[str]()
+    with suppress(ValueError):  # a long command of a run that never left the queue is cut
+        argv = shlex.split(attempt.command)
     host = next((record.inputs for record in records if record.inputs), None)
     files = dict(inputs.files or ()) or {"files": inputs.tree} if inputs and inputs.tree else None
     parts: dict[str, Mapping[str, str] | None] = {
         "arguments": arguments_of(argv) if argv else None,
         "variables": dict(host.variables) if host else None,
         "versions": dict(inputs.packages) if inputs else None,
-        "hosts": dict(_host_facts(attempt)) if plan else None,
+        "hosts": dict(_host_facts(attempt)) if attempt.plan else None,
         "code": files,
         "data": dict(inputs.data) if inputs else None,
     }
     tree = inputs.tree if inputs else ""
     why = dict(host.reasons) if host else {}
     given = frozenset(name for name in parts["variables"] or () if is_given(why.get(name, "")))
-    return KnownRun(run, parts, attempt.printed, measured_speed(found), tree, given=given)
+    printed, speed = attempt.printed, attempt.speed
+    return KnownRun(run, parts, printed, speed, tree, attempts=len(attempts), given=given)
 
 
-def _reporting_points(points: Mapping[int, list[RankPoint]]) -> list[RankPoint]:
+def _reporting_points(points: PointsByRank) -> list[RankPoint]:
     """Return those of the first rank that prints a loss, else of the first that prints anything:
     the last stage of a pipeline prints what the first one does not know."""
     rows = [row for _, row in sorted(points.items()) if row]
@@ -162,7 +160,7 @@ def run_folders(here: Path) -> dict[str, list[Path]]:
     runs: dict[str, list[Path]] = {}
     with suppress(OSError):
         for folder in sorted(here.iterdir()):
-            if _RUN_ID.fullmatch(folder.name) and folder.is_dir():
+            if RUN_ID.fullmatch(folder.name) and folder.is_dir():
                 runs.setdefault(ATTEMPT.sub("", folder.name), []).append(folder)
     return runs
 
@@ -176,12 +174,12 @@ def _read_folder(folder: Path, attempts: int) -> KnownRun:
     code, ended = result.get("exit_code"), plain(result.get("ended_by"))
     state = ListedState.LOST if code is None else ListedState.DONE
     state = _STATES.get(ended, ListedState.FAILED) if code else state
-    began = calendar.timegm(time.strptime(folder.name[:15], "%Y%m%d-%H%M%S"))
+    began = time_of_id(folder.name)
     # when the first of several attempts began is not recorded here
     seconds = number_or_none(result.get("seconds")) or 0.0 if attempts == 1 else 0.0
     cause = f"exit code {code}: {plain(result.get('cause'))}" if code else ""
     run = ListedRun(folder.name, about, state, began, seconds, 0, 0, None, cause, (), None)
-    points = {}
+    points: PointsByRank = {}
     for rank, host, path in _edge_logs(folder):
         data = read_prefix(path, MOST_LOG)
         points[rank] = read_points(run, host, rank, data, [(0, len(data))])
@@ -218,8 +216,7 @@ def find_links(folder: Path, page: Path) -> tuple[tuple[str, str], ...]:
             links[f"W&B {path.name}"] = path
         elif path == folder / "report.html" and path.is_file():
             links["report"] = path
-    return tuple((plain(name, 100), _address(path, page)) for name, path in links.items())
-
-
-def _address(path: Path, page: Path) -> str:
-    return quote_address(Path(os.path.relpath(path, page)).as_posix())
+    return tuple(
+        (plain(name, 100), quote_address(Path(os.path.relpath(path, page)).as_posix()))
+        for name, path in links.items()
+    )

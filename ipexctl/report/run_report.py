@@ -28,7 +28,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison import difference_lines
 from ipexctl.report.comparison.recorded_inputs import RunRecord, Speed, speed_of
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
-from ipexctl.report.material.host_record import Printed, read_host_record
+from ipexctl.report.material.host_record import HostRecord, Printed, read_host_record
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
@@ -89,7 +89,8 @@ def report(
         for attempt in shown
     }
     attempts = with_output(attempts, printed)
-    comparison = compare_attempts(attempts[-1], compared, printed) if compared else None
+    other = with_output([compared], printed)[0] if compared else None
+    comparison = compare_attempts(attempts[-1], other) if other else None
     material = Material(
         attempts=tuple(attempts),
         made=time.strftime("%Y-%m-%d %H:%M"),
@@ -98,7 +99,7 @@ def report(
         checkpoints=checkpoints,
         environment=_recorded_environment(attempts[-1]),
         packages=attempts[-1].of_run.packages if attempts[-1].of_run else (),
-        other=with_output([compared], printed)[0] if compared else None,
+        other=other,
         comparison=comparison,
         mask=_secret_mask(shown),
         began_from=began_from,
@@ -113,10 +114,14 @@ def report(
 
 def _measure_queue_time(first: Attempt) -> float:
     """Return the seconds from the time in the run's ID to the first connection."""
-    typed = calendar.timegm(time.strptime(first.run.id[:15], "%Y%m%d-%H%M%S"))
     inputs = (record.inputs for record in first.records if record.inputs)
     before = next((sum(dict(one.before).values()) for one in inputs), 0.0)
-    return first.run.began - before - typed if first.run.began else 0.0
+    return first.run.began - before - time_of_id(first.run.id) if first.run.began else 0.0
+
+
+def time_of_id(run_id: str) -> float:
+    """Return the time when the command that started the run was typed."""
+    return calendar.timegm(time.strptime(run_id[:15], "%Y%m%d-%H%M%S"))
 
 
 def _secret_mask(attempts: Sequence[Attempt]) -> SecretMask:
@@ -146,10 +151,16 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
         read_host_record(name, {field: answer[field] for field in fields})
         for name, answer in ask_run_hosts(fleet, run, "run.run_list.record").items()
     ]
+    return make_attempt(run, records, read_document(FOLDER / "runs" / run.id / "result.json"))
+
+
+def make_attempt(
+    run: ListedRun, records: Sequence[HostRecord], result: Mapping[str, Any] | None = None
+) -> Attempt:
+    """Return an attempt until now, with its hosts' records in the order of the hosts."""
     order = {name: number for number, name in enumerate(run.about.hosts)}
-    records.sort(key=lambda record: order.get(record.host, 0))
+    records = sorted(records, key=lambda record: order.get(record.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
-    result = read_document(FOLDER / "runs" / run.id / "result.json")
     return Attempt(run, tuple(records), result=result)
 
 
@@ -165,10 +176,13 @@ def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str, s
 def with_output(
     attempts: Sequence[Attempt], points: Mapping[str, Sequence[RankPoint]]
 ) -> list[Attempt]:
-    """Return the attempts with what their ranks printed."""
+    """Return the attempts with what their ranks printed, and their speed."""
     lines = [[_printed_by_rank(attempt, p) for p in points[attempt.run.id]] for attempt in attempts]
     numbered = with_steps(lines)
-    return [replace(attempt, printed=row) for attempt, row in zip(attempts, numbered, strict=True)]
+    return [
+        replace(attempt, printed=row, speed=measured_speed(points[attempt.run.id]))
+        for attempt, row in zip(attempts, numbered, strict=True)
+    ]
 
 
 def _printed_by_rank(attempt: Attempt, point: RankPoint) -> Printed:
@@ -203,16 +217,14 @@ def _recorded_environment(last: Attempt) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in rows if value)
 
 
-def compare_attempts(
-    first: Attempt, other: Attempt, printed: Mapping[str, Sequence[RankPoint]]
-) -> RunComparison:
-    """Compare attempts. `printed`: by the id of each run. Raises InputError if one never began."""
+def compare_attempts(first: Attempt, other: Attempt) -> RunComparison:
+    """Compare attempts. Raises InputError if one never began."""
     names = [attempt.run.name_or_id for attempt in (first, other)]
     if names[0] == names[1]:
         names = [first.run.id, other.run.id]
     records = []
     for attempt, name in zip((first, other), names, strict=True):
-        record = run_record(attempt, name, printed[attempt.run.id])
+        record = run_record(attempt, name)
         if record is None:
             raise InputError(
                 f"{attempt.run.id} has not started its ranks",
@@ -223,9 +235,7 @@ def compare_attempts(
     return compare_runs(*records)
 
 
-def run_record(
-    attempt: Attempt, name: str = "", points: Sequence[RankPoint] = ()
-) -> RunRecord | None:
+def run_record(attempt: Attempt, name: str = "") -> RunRecord | None:
     """Return what the hosts recorded when the run began; None if it never did."""
     if attempt.plan is None:
         return None
@@ -235,7 +245,7 @@ def run_record(
         {record.host: record.inputs for record in attempt.records if record.inputs},
         {record.host: record.whole for record in attempt.records if record.whole},
         attempt.of_run,
-        measured_speed(points),
+        attempt.speed,
     )
 
 

@@ -97,11 +97,11 @@ def test_variables_that_ipexctl_sets_by_itself_have_no_column() -> None:
 
 def test_the_arguments_of_a_run_that_never_left_the_queue_are_those_of_its_command() -> None:
     stopped = made(ListedState.STOPPED, command="train.py --lr 0.1 --note 'two words'")
-    found = _known_by_hosts(stopped, (), {})
+    found = _known_by_hosts([stopped], (), {})
     assert found.parts["arguments"] == {
         "script": "train.py", "--lr": "0.1", "--note": "two words",
     }  # fmt: skip
-    cut = _known_by_hosts(made(ListedState.STOPPED, command="train.py 'no end"), (), {})
+    cut = _known_by_hosts([made(ListedState.STOPPED, command="train.py 'no end")], (), {})
     assert cut.parts["arguments"] is None and found.given == frozenset()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import read_record
 from ipexctl.base.secret_mask import MASK
 from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.report.comparison import difference_lines
@@ -17,7 +18,6 @@ from ipexctl.report.comparison.recorded_inputs import (
     RunInputs,
     RunRecord,
     Speed,
-    read_host,
     read_inputs,
     speed_of,
 )
@@ -249,13 +249,13 @@ def test_code_is_kept_where_a_project_has_too_many_files():
 
 def test_secrets_are_not_kept():
     _, raw = kept(None, HF_TOKEN="hf_x", OMP_NUM_THREADS="2", WANDB_API_KEY="k")
-    variables = dict(read_host(raw).variables)
+    variables = dict(read_record(HostInputs, raw).variables)
     assert variables == {"HF_TOKEN": MASK, "OMP_NUM_THREADS": "2", "WANDB_API_KEY": MASK}
 
 
 def test_an_odd_record_is_read_as_unknown():
     odd = {"cpu": 7, "cores": "x", "quota": -1, "variables": [1], "governors": "no"}
-    assert read_host(odd) == HostInputs("", None) == read_host(None)
+    assert read_record(HostInputs, odd) == HostInputs("", None) == read_record(HostInputs, None)
     assert read_inputs({"packages": 3, "files": {"a": 1}}) == RunInputs(files=())
 
 

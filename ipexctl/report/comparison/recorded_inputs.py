@@ -89,15 +89,6 @@ class RunRecord:
         plan = self.plan_of(host)
         return (asked_threads(plan.rank_env) or plan.threads) if plan else None
 
-    def cpus(self, host: str) -> int | None:
-        """Return how many CPUs the ranks on the host may use."""
-        plan = self.plan_of(host)
-        return len({cpu for place in plan.ranks for cpu in place.cpus}) or None if plan else None
-
-
-def read_host(raw: Any) -> HostInputs:
-    return read_record(HostInputs, raw)
-
 
 def read_inputs(raw: Any) -> RunInputs | None:
     recorded = isinstance(raw, Mapping) and "packages" in raw

@@ -30,10 +30,6 @@ def speed_change(run: RunRecord, other: RunRecord) -> tuple[float, float] | None
     return run.speed.rate / other.speed.rate, 1 + noise
 
 
-def is_noise(factor: float, noise: float) -> bool:
-    return abs(log(factor)) <= log(noise)
-
-
 OTHERS = 0.1  # CPUs of other programs
 SOURCE = (".py", ".pyi", ".pyx", ".sh", ".c", ".cc", ".cpp", ".h", ".hpp")
 SOME = 5  # files, options or variables that are listed by name
@@ -97,7 +93,7 @@ class RunComparison:
 
     @property
     def speed_differs(self) -> bool:
-        return self.factor is not None and not is_noise(self.factor, self.noise or 1.0)
+        return self.factor is not None and abs(log(self.factor)) > log(self.noise or 1.0)
 
 
 def compare_runs(run: RunRecord, other: RunRecord) -> RunComparison:
@@ -240,37 +236,45 @@ def _fact_differences(pair: RunComparison) -> Iterator[Difference]:
 
 def _of_host(pair: RunComparison, host: str) -> Iterator[Difference]:
     """Yield facts, placement and variables of a host that differ between the runs."""
-    facts, other = pair.run.hosts[host], pair.other.hosts[host]
-    ours, theirs = pair.run.plan_of(host), pair.other.plan_of(host)
-    rows = (
-        ("threads", "threads of a rank", pair.run.threads(host), pair.other.threads(host)),
-        ("cpu-set", "CPUs of the ranks", pair.run.cpus(host), pair.other.cpus(host)),
-        (
-            "cpu-quota",
-            "CPUs that the control group allows",
-            _quota_text(facts.quota),
-            _quota_text(other.quota),
-        ),
-        ("cpu", "CPU", facts.cpu, other.cpu),
-        ("governor", "CPU governor", ", ".join(facts.governors), ", ".join(other.governors)),
-        ("frequency", "highest CPU frequency", _ghz_text(facts.max_khz), _ghz_text(other.max_khz)),
-        ("turbo", "turbo", _on_or_off(facts.turbo), _on_or_off(other.turbo)),
-        ("huge-pages", "transparent huge pages", facts.thp, other.thp),
-        ("kernel", "kernel", facts.kernel, other.kernel),
-        ("memory", "memory", format_bytes(facts.memory or 0), format_bytes(other.memory or 0)),
-        ("network", "interface of the ranks", ours and ours.nic, theirs and theirs.nic),
-        ("link-speed", "Mbit/s of its link", facts.speed, other.speed),
-    )
-    for slug, title, *values in rows:
-        now, was = (str(value or "unknown") for value in values)
+    rows = (_fact_rows(run, host) for run in (pair.run, pair.other))
+    for (slug, title, ours), (_, _, theirs) in zip(*rows, strict=True):
+        now, was = (str(value or "unknown") for value in (ours, theirs))
         if now != was:
             yield Difference(slug, f"{title} {now}, against {was}", now, was, host)
     yield from _variable_differences(pair, host)
 
 
+def _fact_rows(run: RunRecord, host: str) -> list[tuple[str, str, str | int | None]]:
+    """Return the slug, the title and the value of each fact of a host, and of its ranks there."""
+    facts, plan = run.hosts[host], run.plan_of(host)
+    cpus = {cpu for place in plan.ranks for cpu in place.cpus} if plan else ()
+    return [
+        ("threads", "threads of a rank", run.threads(host)),
+        ("cpu-set", "CPUs of the ranks", len(cpus)),
+        (
+            "cpu-quota",
+            "CPUs that the control group allows",
+            f"{facts.quota:g}" if facts.quota else "no limit",
+        ),
+        ("cpu", "CPU", facts.cpu),
+        ("governor", "CPU governor", ", ".join(facts.governors)),
+        (
+            "frequency",
+            "highest CPU frequency",
+            f"{facts.max_khz / 1e6:.2f} GHz" if facts.max_khz else None,
+        ),
+        ("turbo", "turbo", {True: "on", False: "off", None: ""}[facts.turbo]),
+        ("huge-pages", "transparent huge pages", facts.thp),
+        ("kernel", "kernel", facts.kernel),
+        ("memory", "memory", format_bytes(facts.memory or 0)),
+        ("network", "interface of the ranks", plan.nic if plan else ""),
+        ("link-speed", "Mbit/s of its link", facts.speed),
+    ]
+
+
 def _variable_differences(pair: RunComparison, host: str) -> Iterator[Difference]:
     now, was = (dict(run.hosts[host].variables) for run in (pair.run, pair.other))
-    reported = {"OMP_NUM_THREADS"} | ({"GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"})
+    reported = {"OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"}
     names = [n for n in sorted({*now, *was}) if now.get(n) != was.get(n) and n not in reported]
     if not names:
         return
@@ -282,15 +286,3 @@ def _variable_differences(pair: RunComparison, host: str) -> Iterator[Difference
 def _first_words(words: Sequence[str]) -> str:
     rest = [f"{len(words) - SOME} more"] if len(words) > SOME else []
     return ", ".join([*words[:SOME], *rest])
-
-
-def _quota_text(quota: float | None) -> str:
-    return f"{quota:g}" if quota else "no limit"
-
-
-def _ghz_text(khz: int | None) -> str:
-    return f"{khz / 1e6:.2f} GHz" if khz else ""
-
-
-def _on_or_off(value: bool | None) -> str:  # noqa: FBT001
-    return {True: "on", False: "off"}.get(value, "") if value is not None else ""

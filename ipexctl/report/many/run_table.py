@@ -128,7 +128,7 @@ def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> di
         "command": mask.mask_text(run.about.command),
         "hosts": fold(run.about.hosts),
         "ranks": run.about.ranks,
-        "speed": dict(vars(speed)) if speed else None,
+        "speed": speed and vars(speed),
         "rate": attempt.rate,
         "metrics": metrics,
         "links": [list(link) for link in known.links],

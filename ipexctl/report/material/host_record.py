@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.host_answer import read_rows
+from ipexctl.base.host_answer import read_record, read_rows
 from ipexctl.base.values import by, count_or_none, counts_of, int_of, list_of, number_or_none, plain
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import HostInputs, RunInputs, read_host, read_inputs
+from ipexctl.report.comparison.recorded_inputs import HostInputs, RunInputs, read_inputs
 from ipexctl.run.output.metric_lines import Numbers, Point
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 
@@ -83,7 +83,7 @@ def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
         host=host,
         began=number_or_none(raw.get("began")) or 0.0,
         plan=next((f["plan"] for _, f in facts if "plan" in f), None),
-        inputs=read_host(inputs) if inputs else None,
+        inputs=read_record(HostInputs, inputs) if inputs else None,
         of_run=read_inputs(inputs),
         whole=next((read_pace(host, r["whole"]) for r in records if r.get("whole")), None),
         starts=tuple((rank, time) for time, fact, rank in ranks if "started" in fact),

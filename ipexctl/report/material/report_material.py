@@ -11,7 +11,7 @@ from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import RunInputs
+from ipexctl.report.comparison.recorded_inputs import RunInputs, Speed
 from ipexctl.report.comparison.run_difference import RunComparison
 from ipexctl.report.material import curves
 from ipexctl.report.material.host_record import HostRecord, Printed, host_pace
@@ -27,12 +27,14 @@ from ipexctl.run.plan.launch import LaunchPlan
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of a run; --restarts makes several. `result`: the content of its local folder."""
+    """One start of a run; --restarts makes several. `result`: the content of its local folder.
+    `speed`: with its spread; None if the run was too short."""
 
     run: ListedRun
     records: tuple[HostRecord, ...] = ()
     printed: tuple[Printed, ...] = ()
     result: Mapping[str, Any] | None = None
+    speed: Speed | None = None
 
     @cached_property
     def plan(self) -> LaunchPlan | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ipexctl.report.comparison import difference_lines
-from ipexctl.report.comparison.recorded_inputs import Speed
 from ipexctl.report.comparison.run_difference import Difference, RunComparison
 from ipexctl.report.comparison.step_costs import PARTS
 from ipexctl.report.material.report_material import Material
@@ -38,7 +37,7 @@ def comparison_document(pair: RunComparison) -> dict[str, Any]:
         "times_as_fast": pair.factor,
         "measured": pair.growth is not None,
         "noise": pair.noise and pair.noise - 1,
-        "steps_per_second": [_speed_document(run.speed) for run in (pair.run, pair.other)],
+        "steps_per_second": [run.speed and vars(run.speed) for run in (pair.run, pair.other)],
         "step_seconds": _step_document(pair),
         "differences": [_difference_document(item) for item in pair.differences],
     }
@@ -54,7 +53,3 @@ def _step_document(comparison: RunComparison) -> dict[str, Any] | None:
 def _difference_document(difference: Difference) -> dict[str, Any]:
     blank = {"host": difference.host or None, "part": difference.part or None}
     return {**vars(difference), "explains": difference.explains, **blank}
-
-
-def _speed_document(speed: Speed | None) -> dict[str, float] | None:
-    return dict(vars(speed)) if speed else None

@@ -27,7 +27,7 @@ LAST = "@last"
 FORMAT = 1  # format of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 # ids that ipexctl makes: an id becomes a folder here, and a word of commands
-_RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
 _HUGE = 1 << 37  # seconds: beyond the end of Python's calendar
 AT_ONE_TIME = 3.0  # seconds between records of one event on several hosts
 
@@ -84,7 +84,7 @@ class RunOnHost:
 
     host: str  # its name in the run
     target: str  # and in the inventory here
-    run: str = field(default="", metadata=by(matching_text(_RUN_ID)))
+    run: str = field(default="", metadata=by(matching_text(RUN_ID)))
     alive: bool = False
     about: About = About()
     began: float = field(default=0.0, metadata=SECONDS)  # by that host's clock
