@@ -35,7 +35,6 @@ MOST_LOG = 16 << 20  # bytes of a log that is only here
 MOST_FILES = 2000  # files of a run's folder that are looked at for links
 _LOG = re.compile(r"rank([0-9]{5,9})\.(.+)\.log")
 PointsByRank = dict[int, list[RankPoint]]
-_STATES = {"ranks": ListedState.FAILED, "interrupted": ListedState.STOPPED}
 
 
 def is_named(run: ListedRun, pattern: str) -> bool:
@@ -171,9 +170,10 @@ def _read_folder(folder: Path, attempts: int) -> KnownRun:
     hosts = [host for host in list_of(plan.get("hosts")) if isinstance(host, dict)]
     names = tuple(plain(host.get("name"), 255) for host in hosts)
     about = About(plain(plan.get("name")), names, int(plan.get("world_size", 0)), quote(argv))
-    code, ended = result.get("exit_code"), plain(result.get("ended_by"))
+    code, interrupted = result.get("exit_code"), result.get("ended_by") == "interrupted"
     state = ListedState.LOST if code is None else ListedState.DONE
-    state = _STATES.get(ended, ListedState.FAILED) if code else state
+    if code:
+        state = ListedState.STOPPED if interrupted else ListedState.FAILED
     began = time_of_id(folder.name)
     # when the first of several attempts began is not recorded here
     seconds = number_or_none(result.get("seconds")) or 0.0 if attempts == 1 else 0.0

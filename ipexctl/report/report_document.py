@@ -25,9 +25,11 @@ def report_document(material: Material) -> dict[str, Any]:
     }
     for section in SECTIONS.values():
         document |= section.section_document(material)
+    going_on = f"As of {material.made}, when this page was made: the run continues."
+    as_of = [] if run.over else [going_on]
     warnings = (material.last.result or {}).get("warnings")
     document |= {
-        "notes": [*_as_of(material), *material.notes, *texts_of(warnings)],
+        "notes": [*as_of, *material.notes, *texts_of(warnings)],
         "made": material.made,
         "began": material.began,
     }
@@ -56,8 +58,3 @@ def _plain_text(text: str) -> str:
 
 def _cut_text(text: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
-
-
-def _as_of(material: Material) -> list[str]:
-    ended = material.last.run.over
-    return [] if ended else [f"As of {material.made}, when this page was made: the run continues."]

@@ -28,7 +28,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison import difference_lines
 from ipexctl.report.comparison.recorded_inputs import RunRecord, Speed, speed_of
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
-from ipexctl.report.material.host_record import HostRecord, Printed, read_host_record
+from ipexctl.report.material.host_record import HostRecord, Printed, group_by_rank, read_host_record
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
@@ -251,8 +251,7 @@ def run_record(attempt: Attempt, name: str = "") -> RunRecord | None:
 
 def measured_speed(points: Sequence[RankPoint]) -> Speed | None:
     """Return the speed of the lowest rank that prints its steps."""
-    for rank in sorted({point.rank for point in points}):
-        rank_points = [item for item in points if item.rank == rank]
+    for rank_points in group_by_rank((point.rank, point) for point in points).values():
         steps = [(p.time, p.point.step) for p in rank_points if p.time and p.point.step is not None]
         rates = [p.point.rate for p in rank_points if p.point.rate]
         if speed := speed_of([(at, step) for at, step in steps if step is not None], rates):

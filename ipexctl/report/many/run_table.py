@@ -16,9 +16,14 @@ from ipexctl.report.comparison.recorded_inputs import Speed
 from ipexctl.report.material import curves
 from ipexctl.report.material.host_record import Printed
 from ipexctl.report.material.report_material import Attempt
-from ipexctl.report.material.training_curves import common_axis, field_values, points_along
-from ipexctl.report.sections.metrics import COUNTERS, MOST_CURVES, metric_values
-from ipexctl.report.sections.settings import read_arguments
+from ipexctl.report.material.training_curves import (
+    common_axis,
+    field_values,
+    metric_values,
+    points_along,
+)
+from ipexctl.report.sections.metrics import COUNTERS, MOST_CURVES
+from ipexctl.report.sections.settings import read_arguments, split_script
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
 
 MOST_SETTINGS = 16  # columns
@@ -90,9 +95,9 @@ def differing_settings(runs: Sequence[KnownRun]) -> list[tuple[str, str]]:
 
 def arguments_of(argv: Sequence[str]) -> dict[str, str]:
     """Return the script and its arguments with their values; one may be given repeatedly."""
-    first = 2 if argv[:1] == ["-m"] else 1
-    found = {"script": " ".join(argv[:first])}
-    for name, value in read_arguments(argv[first:]):
+    script, arguments = split_script(argv)
+    found = {"script": " ".join(script)}
+    for name, value in read_arguments(arguments):
         found[name] = " ".join(filter(None, (found.get(name), value)))
     return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from math import isfinite
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -87,11 +89,8 @@ def _interpolate_value(points: Sequence[Point], time: float) -> float | None:
     """Interpolate between the two nearest points; None outside of their range."""
     if not points or not points[0][0] <= time <= points[-1][0]:
         return None
-    first, last = 0, len(points) - 1
-    while last - first > 1:
-        mid = (first + last) // 2
-        first, last = (mid, last) if points[mid][0] <= time else (first, mid)
-    (t0, v0), (t1, v1) = points[first], points[last]
+    after = min(bisect_right(points, time, key=itemgetter(0)), len(points) - 1)
+    (t0, v0), (t1, v1) = points[max(0, after - 1)], points[after]
     return v0 if t1 == t0 else v0 + (v1 - v0) * (time - t0) / (t1 - t0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
 from ipexctl.base.host_answer import read_record, read_rows
 from ipexctl.base.values import by, count_or_none, counts_of, int_of, list_of, number_or_none, plain
@@ -15,6 +15,7 @@ from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 
 SHORTEST = 4.0  # seconds of samples needed for a statement
 _TAIL = 2000  # characters of a rank's last output: hosts send no more
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,20 @@ def indented_text(line: str, limit: int) -> str:
     return " " * min(80, len(line) - len(line.lstrip(" "))) + plain(line, limit)
 
 
+def group_by_rank(pairs: Iterable[tuple[int, _T]]) -> dict[int, list[_T]]:
+    """Return the values of each rank, in the order of ranks."""
+    groups: dict[int, list[_T]] = {}
+    for rank, value in pairs:
+        groups.setdefault(rank, []).append(value)
+    return dict(sorted(groups.items()))
+
+
 def host_pace(record: HostRecord, since: float, until: float) -> HostPace:
     """Return what the ranks of the host did between these times."""
     rows = [sample for sample in record.samples if since <= sample.at <= until]
-    ranks: dict[int, list[tuple[float, RankSample]]] = {}
-    for sample in rows:
-        for sample_of_rank in sample.ranks:
-            ranks.setdefault(sample_of_rank.rank, []).append((sample.at, sample_of_rank))
+    ranks = group_by_rank((rank.rank, (row.at, rank)) for row in rows for rank in row.ranks)
     cpu = [sample.cpu for sample in rows if sample.cpu is not None]
-    paces = tuple(pace for rank, seen in sorted(ranks.items()) if (pace := _rank_pace(rank, seen)))
+    paces = tuple(pace for rank, seen in ranks.items() if (pace := _rank_pace(rank, seen)))
     return HostPace(record.host, paces, sum(cpu) / len(cpu) if cpu else None)
 
 

@@ -14,7 +14,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import RunInputs, Speed
 from ipexctl.report.comparison.run_difference import RunComparison
 from ipexctl.report.material import curves
-from ipexctl.report.material.host_record import HostRecord, Printed, host_pace
+from ipexctl.report.material.host_record import HostRecord, Printed, group_by_rank, host_pace
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.loss_check import BadLoss, bad_loss
@@ -54,19 +54,18 @@ class Attempt:
     @cached_property
     def steps(self) -> dict[int, list[curves.Point]]:
         """The (time, step) pairs of each rank."""
-        by_rank: dict[int, list[curves.Point]] = {}
-        for line in self.printed:
-            if line.at is not None and line.step is not None:
-                by_rank.setdefault(line.rank, []).append((line.at, line.step))
-        return {rank: curves.growing_points(points) for rank, points in sorted(by_rank.items())}
+        by_rank = group_by_rank(
+            (line.rank, (line.at, line.step))
+            for line in self.printed
+            if line.at is not None and line.step is not None
+        )
+        return {rank: curves.growing_points(points) for rank, points in by_rank.items()}
 
     @cached_property
     def bad_loss(self) -> BadLoss | None:
         """The loss of the first rank whose loss became and stayed nan or infinite."""
-        points: dict[int, list[Printed]] = {}
-        for line in self.printed:
-            points.setdefault(line.rank, []).append(line)
-        return next((loss for _, row in sorted(points.items()) if (loss := bad_loss(row))), None)
+        rows = group_by_rank((line.rank, line) for line in self.printed).values()
+        return next((loss for row in rows if (loss := bad_loss(row))), None)
 
     @cached_property
     def training(self) -> tuple[float, float] | None:

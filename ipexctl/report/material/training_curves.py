@@ -13,7 +13,7 @@ from typing import Any
 
 from ipexctl.report.material import curves
 from ipexctl.report.material.curves import Point
-from ipexctl.report.material.host_record import Printed
+from ipexctl.report.material.host_record import Printed, group_by_rank
 from ipexctl.report.material.report_material import Attempt, Material
 
 STEP, EPOCH, LAST, COUNT = "step", "epoch", "last printed step", "logged value n"
@@ -21,27 +21,19 @@ ENOUGH = 0.75  # of the values have a step: others are left out
 Value = tuple[Printed, float]
 
 
-def with_steps(
-    attempts: Sequence[Sequence[Printed]],
-) -> list[tuple[Printed, ...]]:
+def with_steps(attempts: Sequence[Sequence[Printed]]) -> list[tuple[Printed, ...]]:
     """Count steps from the start of training where each epoch counts from 0, and add steps to lines
     whose step is in a neighbouring line. The order of a rank's lines is kept."""
-    ranks = [_by_rank(lines) for lines in attempts]
+    ranks = [group_by_rank((line.rank, line) for line in lines).values() for lines in attempts]
     all_rows = [row for rows in ranks for row in rows]
-    starts = [_epoch_starts(row) for row in all_rows]
-    if any(start != 0 for row_starts in starts for start in row_starts):
+    first: float | None = None
+    if any(start != 0 for row in all_rows for start in _epoch_starts(row)):
         epochs = [line.epoch for row in all_rows for line in row if line.step is not None]
         first = min((e for e in epochs if e is not None), default=None)
-        starts = [_epoch_starts(row, first) for row in all_rows]
-    numbered = iter(_number_lines(row, start) for row, start in zip(all_rows, starts, strict=True))
-    return [tuple(line for _ in rows for line in next(numbered)) for rows in ranks]
-
-
-def _by_rank(lines: Iterable[Printed]) -> list[list[Printed]]:
-    by_rank: dict[int, list[Printed]] = {}
-    for line in lines:
-        by_rank.setdefault(line.rank, []).append(line)
-    return [by_rank[rank] for rank in sorted(by_rank)]
+    return [
+        tuple(line for row in rows for line in _number_lines(row, _epoch_starts(row, first)))
+        for rows in ranks
+    ]
 
 
 def _epoch_starts(lines: Sequence[Printed], first_epoch: float | None = None) -> list[int | None]:
@@ -166,10 +158,15 @@ def share_an_axis(material: Material) -> bool:
 
 def field_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
     rows = ([(line, getattr(line, name)) for line in attempt.printed] for attempt in attempts)
-    return known_values(rows, name)
+    return _known_values(rows, name)
 
 
-def known_values(
+def metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
+    rows = ([(p, dict(p.numbers).get(name)) for p in attempt.printed] for attempt in attempts)
+    return _known_values(rows, name)
+
+
+def _known_values(
     rows: Iterable[Sequence[tuple[Printed, float | None]]], name: str
 ) -> list[list[Value]]:
     known = ([(line, value) for line, value in row if value is not None] for row in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.report.comparison import difference_lines
+from ipexctl.report.comparison.difference_lines import comparison_headline, step_cost_lines
 from ipexctl.report.comparison.run_difference import Difference, RunComparison
 from ipexctl.report.comparison.step_costs import PARTS
 from ipexctl.report.material.report_material import Material
@@ -19,12 +19,7 @@ def section_document(material: Material) -> dict[str, Any]:
     pair = material.comparison
     return {
         "other": material.other.run.id if material.other else "",
-        "compared": [
-            difference_lines.comparison_headline(pair),
-            *difference_lines.step_cost_lines(pair),
-        ]
-        if pair
-        else [],
+        "compared": [comparison_headline(pair), *step_cost_lines(pair)] if pair else [],
         "comparison": pair and comparison_document(pair),
     }
 

@@ -12,14 +12,10 @@ EMPTY = "The first host has no record of the run’s environment."
 
 
 def section_document(material: Material) -> dict[str, Any]:
-    facts = _fact_rows(material)
-    return {"facts": facts, "environment": material.environment, "packages": material.packages}
-
-
-def _fact_rows(material: Material) -> list[list[str]]:
     about = material.last.run.about
     rows = [
         ("Hosts", fold(about.hosts)), ("Started", material.began), ("Started by", about.by),
         ("Folder", about.folder),
     ]  # fmt: skip
-    return [[name, value] for name, value in rows if value]
+    facts = [[name, value] for name, value in rows if value]
+    return {"facts": facts, "environment": material.environment, "packages": material.packages}

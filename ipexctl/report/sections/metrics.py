@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from ipexctl.report.material.report_material import Attempt, Material
+from ipexctl.report.material.report_material import Material
 from ipexctl.report.material.training_curves import (
     Row,
-    Value,
     attempts_chart,
     field_values,
-    known_values,
+    metric_values,
     share_an_axis,
 )
 
@@ -33,9 +31,3 @@ def section_document(material: Material) -> dict[str, Any]:
     ]
     charts = [(name, attempts_chart([(name, values)])) for name, values in rows]
     return {"metrics": [{"title": name, **chart} for name, chart in charts if chart][:MOST_CURVES]}
-
-
-def metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
-    return known_values(
-        ([(p, dict(p.numbers).get(name)) for p in attempt.printed] for attempt in attempts), name
-    )

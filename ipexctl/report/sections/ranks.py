@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from ipexctl.report.material import curves
+from ipexctl.report.material.host_record import group_by_rank
 from ipexctl.report.material.report_material import Attempt, Material
 
 TITLE = "Ranks"
@@ -56,17 +57,14 @@ def _step_heat(last: Attempt) -> dict[str, Any] | None:
 
 def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
     """Chart the ranks' CPU use: ranks that wait for others are idle."""
-    by_rank: dict[int, list[curves.Point]] = {}
-    for record in last.records:
-        for sample in record.samples:
-            for sample_of_rank in sample.ranks:
-                by_rank.setdefault(sample_of_rank.rank, []).append((sample.at, sample_of_rank.cpus))
+    samples = [sample for record in last.records for sample in record.samples]
+    by_rank = group_by_rank((r.rank, (row.at, r.cpus)) for row in samples for r in row.ranks)
     times = [time for points in by_rank.values() for time, _ in points]
     if len(set(times)) < 2:
         return None
     edges = curves.column_edges(min(times), max(times))
     centers = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
-    rows = [(f"rank {r}", curves.make_curve(p, centers).middle) for r, p in sorted(by_rank.items())]
+    rows = [(f"rank {r}", curves.make_curve(p, centers).middle) for r, p in by_rank.items()]
     return _heat_map(f"CPUs that each rank uses{_attempt_suffix(last)}", "CPUs", edges, rows)
 
 

@@ -42,15 +42,10 @@ def _choose_tone(last: Attempt) -> str:
 def _headline_text(material: Material) -> str:
     run, bad = material.last.run, material.last.bad_loss
     size = f"{count(run.about.ranks, 'rank')} on {count(len(run.about.hosts), 'host')}"
-    words = {
-        ListedState.DONE: "Succeeded", ListedState.FAILED: f"Failed with exit code {run.exit_code}",
-        ListedState.RUNNING: "Running", ListedState.STOPPED: "Stopped",
-        ListedState.STOPPING: "Stopping", ListedState.RESTARTING: "Restarting",
-        ListedState.QUEUED: "Queued",
-        ListedState.LOST: "Lost",
-    }  # fmt: skip
+    failed = f"Failed with exit code {run.exit_code}"
+    words = {ListedState.DONE: "Succeeded", ListedState.FAILED: failed}
     verb = "for" if not run.over else "after"
-    start, link = f"{words[run.state]} {verb}", "and"
+    start, link = f"{words.get(run.state, run.state.value.capitalize())} {verb}", "and"
     if bad and run.state is ListedState.DONE:  # it did not succeed
         start, link = "Ended with exit code 0 after", "but"
     text = f"{start} {duration(material.seconds)}"

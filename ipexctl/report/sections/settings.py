@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ipexctl.report.material.report_material import Material
@@ -18,9 +17,14 @@ _ASSIGNED = re.compile(r"((?:--?)?[+~]{0,2}[A-Za-z_][\w.@/-]*)=(.*)", re.S)
 
 
 def section_document(material: Material) -> dict[str, Any]:
-    words = shlex.split(material.last.command) if material.last.plan else []
-    script = 2 if words[:1] == ["-m"] else 1
-    return {"settings": read_arguments(words[script:])}
+    plan = material.last.plan
+    return {"settings": read_arguments(split_script(plan.argv)[1]) if plan else []}
+
+
+def split_script(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words that name the script, and its arguments."""
+    first = 2 if "-m" in argv[:1] else 1
+    return argv[:first], argv[first:]
 
 
 def read_arguments(words: Iterable[str]) -> list[list[str]]:
