@@ -101,7 +101,7 @@ def _known_by_hosts(
     inputs, argv = attempt.of_run, list[str]()
     with suppress(ValueError):  # a long command of a run that never left the queue is cut
         argv = shlex.split(attempt.command)
-    host = next((record.inputs for record in records if record.inputs), None)
+    host = next((record.inputs for record in attempt.records if record.inputs), None)
     files = dict(inputs.files or ()) or {"files": inputs.tree} if inputs and inputs.tree else None
     parts: dict[str, Mapping[str, str] | None] = {
         "arguments": arguments_of(argv) if argv else None,

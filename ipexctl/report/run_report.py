@@ -26,7 +26,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison import difference_lines
-from ipexctl.report.comparison.recorded_inputs import RunRecord, Speed, speed_of
+from ipexctl.report.comparison.recorded_inputs import RunInputs, RunRecord, Speed, speed_of
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
 from ipexctl.report.material.host_record import HostRecord, Printed, group_by_rank, read_host_record
 from ipexctl.report.material.report_material import Attempt, Material
@@ -84,6 +84,7 @@ def report(
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {without_host(down.host, down.what)}" for down in fleet.failures]
     shown = [*attempts, compared] if compared else attempts
+    secret_names = [name for attempt in shown if attempt.plan for name in attempt.plan.secret]
     printed = {
         attempt.run.id: read_metrics(target, attempt.run.attempt_id, root=root, named=True).points
         for attempt in shown
@@ -98,10 +99,9 @@ def report(
         notes=tuple(failures),
         checkpoints=checkpoints,
         environment=_recorded_environment(attempts[-1]),
-        packages=attempts[-1].of_run.packages if attempts[-1].of_run else (),
         other=other,
         comparison=comparison,
-        mask=_secret_mask(shown),
+        mask=SecretMask(known_secrets(secret_names), *(attempt.command for attempt in shown)),
         began_from=began_from,
         queued=_measure_queue_time(attempts[0]),
     )
@@ -122,11 +122,6 @@ def _measure_queue_time(first: Attempt) -> float:
 def time_of_id(run_id: str) -> float:
     """Return the time when the command that started the run was typed."""
     return calendar.timegm(time.strptime(run_id[:15], "%Y%m%d-%H%M%S"))
-
-
-def _secret_mask(attempts: Sequence[Attempt]) -> SecretMask:
-    names = [name for attempt in attempts if attempt.plan for name in attempt.plan.secret]
-    return SecretMask(known_secrets(names), *(attempt.command for attempt in attempts))
 
 
 def known_secrets(given: Sequence[str] = ()) -> frozenset[str]:
@@ -203,8 +198,8 @@ def read_document(path: Path) -> dict[str, Any] | None:
 
 def _recorded_environment(last: Attempt) -> tuple[tuple[str, str], ...]:
     """Return what the run recorded; only this folder's lock has the version of Python."""
-    key = last.of_run.environment if last.of_run else ""
-    versions = dict(last.of_run.packages if last.of_run else ())
+    inputs = last.of_run or RunInputs()
+    key, versions = inputs.environment, dict(inputs.packages)
     mpi = lock = None
     with suppress(ValueError):
         mpi = in_packages(versions, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,11 @@ from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
+
+
+def recorded(**inputs: Any) -> Attempt:
+    first, second = attempt(made()).records
+    return Attempt(made(), (replace(first, of_run=RunInputs(**inputs)), second))
 
 
 def cards(found: dict) -> dict[str, str]:
@@ -220,8 +226,8 @@ def test_stalls_lie_over_the_training():
 
 def test_texts_lose_colours_and_secrets_and_are_cut():
     text = "\x1b[31mred\x1b[0m \x07key hunter2hunter2 " + "x" * 1_000_000
-    shown = material(attempt(made()), packages=((text, "1"),), mask=SecretMask(["hunter2hunter2"]))
-    found = report_document(shown)
+    mask = SecretMask(["hunter2hunter2"])
+    found = report_document(material(recorded(packages=((text, "1"),)), mask=mask))
     name = found["packages"][0][0]
     assert name.startswith("red key ********") and len(name) == LONGEST + 1
     assert found["masked"] == ["packages", "variables"]
@@ -230,10 +236,9 @@ def test_texts_lose_colours_and_secrets_and_are_cut():
 
 def test_findings_of_the_preflight():
     row = ("CLOCK-001", "node02", "its clock is off")
-    of = attempt(made())
-    first = replace(of.records[0], of_run=RunInputs(findings=(row,)))
-    found = report_document(material(replace(of, records=(first, *of.records[1:]))))
-    assert found["findings"] == [list(row)] and report_document(material(of))["findings"] is None
+    found = report_document(material(recorded(findings=(row,))))
+    assert found["findings"] == [list(row)]
+    assert report_document(material(attempt(made())))["findings"] is None
     raw = {"records": [{"inputs": {"packages": {}, "findings": [list(row), ["x"], 5]}}]}
     read = host_record.read_host_record("n", raw)
     assert read.of_run and read.of_run.findings == (row,)
@@ -244,9 +249,7 @@ def test_checkpoints_and_packages():
         ListedCheckpoint("out/5", "", 2_000_000, 3.0, step=5),
         ListedCheckpoint("out/6", "lacks x", 5, 1.0),
     )
-    found = report_document(
-        material(attempt(made()), checkpoints=held, packages=(("torch", "2.13"),))
-    )
+    found = report_document(material(recorded(packages=(("torch", "2.13"),)), checkpoints=held))
     assert [row[3] for row in found["checkpoints"]] == ["complete", "lacks x"]
     assert found["packages"] == [["torch", "2.13"]]
 

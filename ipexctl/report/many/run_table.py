@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,8 +59,7 @@ class KnownRun:
 
 def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
     """Return the document, without what is the same for all pages. The newest run is first."""
-    tables: dict[str, int] = {}
-    kept: list[Any] = []
+    tables: dict[str, int] = {}  # as JSON: most runs share their packages and files
     rows = []
     settings = differing_settings(runs)
     names = dict.fromkeys(name for known in runs for name in metric_names(known.printed))
@@ -67,17 +67,15 @@ def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
         parts = dict[str, int | None]()
         for part, values in known.parts.items():
             parts[part] = None
-            if values is not None:  # most runs share their packages and files
+            if values is not None:
                 shown = mask.mask_document({key: text[:LONGEST] for key, text in values.items()})
-                parts[part] = tables.setdefault(repr(shown), len(kept))
-                if parts[part] == len(kept):
-                    kept.append(shown)
+                parts[part] = tables.setdefault(json.dumps(shown), len(tables))
         rows.append({**_row_document(known, list(names), mask), "parts": parts})
     return {
         "settings": [list(row) for row in settings],
         "metrics": [{"name": name, "better": better_end(name)} for name in names],
         "runs": rows,
-        "tables": kept,
+        "tables": [*map(json.loads, tables)],
     }
 
 

@@ -4,7 +4,8 @@ const title = (run) => run.name || run.id;
 const counts = new Map();
 for (const run of runs) counts.set(title(run), (counts.get(title(run)) || 0) + 1);
 const unlike = (run) => counts.get(title(run)) > 1 ? title(run) + " " + run.id : title(run);
-const setting = (run, [part, name]) => run.parts[part] === null ? null : data.tables[run.parts[part]][name] ?? "";
+const partOf = (run, part) => data.tables[run.parts[part]];  // undefined: nothing recorded it
+const setting = (run, [part, name]) => partOf(run, part) ? partOf(run, part)[name] ?? "" : null;
 const short = (name) => name.replace(/^--?/, "");
 const scriptOf = (run) => setting(run, ["arguments", "script"]);
 const several = (values) => new Set(values).size > 1;
@@ -58,8 +59,8 @@ const byScript = new Map();
 for (const run of runs) if (scriptOf(run)) byScript.set(scriptOf(run), [...(byScript.get(scriptOf(run)) || []), run]);
 
 function bestOf(column, group) {
-  const found = group.map(column.key).filter((v) => v !== null);
-  return !column.better || found.length < 2 ? null : column.better === "low" ? Math.min(...found) : Math.max(...found);
+  const found = column.better ? group.map(column.key).filter((v) => v !== null) : [];
+  return found.length < 2 ? null : column.better === "low" ? Math.min(...found) : Math.max(...found);
 }
 
 function compareValues(a, b) {
@@ -80,7 +81,7 @@ const rowsOf = new Map();
 const tbody = el("tbody");
 
 function cellOf(run, column, n) {
-  const words = column.text(run), best = bestOfColumn.get(column).get(scriptOf(run)) ?? null;
+  const words = column.text(run), best = bestOf(column, byScript.get(scriptOf(run)) || []);
   const tone = column.bad?.(run) || column.head === "State" && run.state === "failed" ? "bad"
     : best !== null && column.key(run) === best ? "good best" : column.unsure?.(run) ? "soft" : "";
   const cell = el(n ? "td" : "th", {className: (column.numeric ? "number " : "") + tone, ...(n ? {} : {scope: "row"})});
@@ -93,8 +94,6 @@ function cellOf(run, column, n) {
   for (const [name, href] of run.links) cell.append(el("a", {href, title: name, textContent: name.split(" ")[0]}));
   return cell;
 }
-const bestOfColumn = new Map(columns.map((column) =>
-  [column, new Map([...byScript].map(([script, group]) => [script, bestOf(column, group)]))]));
 
 function makeRow(run) {
   const box = el("input", {type: "checkbox", checked: chosen.has(run), ariaLabel: "Show the curves of " + unlike(run)});
@@ -186,7 +185,7 @@ function speedWords(a, b) {
 function differingRows(a, b) {
   const rows = [], unknown = [], same = [];
   for (const [part, label] of Object.entries(PARTS)) {
-    const [x, y] = [a, b].map((run) => run.parts[part] === null ? null : data.tables[run.parts[part]]);
+    const x = partOf(a, part), y = partOf(b, part);
     if (!x || !y) { unknown.push(label.toLowerCase()); continue; }
     const names = [...new Set([...Object.keys(x), ...Object.keys(y)])].filter((name) => x[name] !== y[name]);
     if (!names.length) same.push(label.toLowerCase());

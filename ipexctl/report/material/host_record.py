@@ -30,9 +30,9 @@ class RankSample:
 
 @dataclass(frozen=True)
 class RecordedSample:
-    at: float = field(
-        metadata=by(number_or_none, needed=True)
-    )  # seconds since the run began on the host
+    """`at`: seconds since the run began on the host."""
+
+    at: float = field(metadata=by(number_or_none, needed=True))
     cpu: float | None = None  # share of the host's CPUs
     used: float | None = None  # bytes of memory
     net: float | None = None  # bytes per second

@@ -143,7 +143,6 @@ class Material:
     notes: tuple[str, ...] = ()
     checkpoints: tuple[ListedCheckpoint, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    packages: tuple[tuple[str, str], ...] = ()
     other: Attempt | None = None  # --compare
     comparison: RunComparison | None = None  # with the other run
     mask: SecretMask = SecretMask()

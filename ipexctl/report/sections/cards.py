@@ -10,12 +10,7 @@ from typing import Any
 from ipexctl.base.sizes import bit_rate, duration, format_bytes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.report.material.training_curves import (
-    STEP,
-    common_axis,
-    field_values,
-    points_along,
-)
+from ipexctl.report.material.training_curves import STEP, common_axis, field_values, points_along
 from ipexctl.report.sections.waiting import name_parts
 
 

@@ -18,4 +18,5 @@ def section_document(material: Material) -> dict[str, Any]:
         ("Folder", about.folder),
     ]  # fmt: skip
     facts = [[name, value] for name, value in rows if value]
-    return {"facts": facts, "environment": material.environment, "packages": material.packages}
+    packages = material.last.of_run.packages if material.last.of_run else ()
+    return {"facts": facts, "environment": material.environment, "packages": packages}
