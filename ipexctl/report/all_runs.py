@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from ipexctl.base.host_outcome import HostResult, PerHost
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import count
 from ipexctl.errors import InputError
@@ -16,36 +13,22 @@ from ipexctl.local.project_lock import project_top
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, write_page
-from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import known_runs
 from ipexctl.report.known_runs import find_links, is_named
 from ipexctl.report.many.run_table import runs_document
 from ipexctl.report.report_page import render_runs_page
-from ipexctl.report.run_report import known_secrets, read_assets, show_page
+from ipexctl.report.run_report import WrittenReport, known_secrets, read_assets, show_page
 from ipexctl.run.jobs.ps import gather_runs
 from ipexctl.run.jobs.run_filter import is_of_project
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import find_run_folder
-from ipexctl.terminal.console import print_lines, stderr_console
-from ipexctl.terminal.recap_lines import not_shown
 
 MOST_RUNS = 300  # the newest
 
 
-@dataclass(frozen=True)
-class RunsReport(PerHost):
-    """`recaps`: of hosts not reached. `path` None: it went to stdout."""
-
-    recaps: tuple[HostResult, ...]
-    answered: int  # hosts
-    path: Path | None
-    document: Mapping[str, Any]
-    html: str
-
-
 def report_all(
     target: Target, pattern: str = "", root: str = ROOT, *, to: str = "", every: bool = False
-) -> RunsReport:
+) -> WrittenReport:
     """Write a page about the runs of this project, or of `every` one. `pattern` chooses by names
     and ids. `to`: a file, "-" for stdout, "" for runs.html beside the runs' folders."""
     kept_here = find_run_folder(Path.cwd(), "")
@@ -93,9 +76,8 @@ def report_all(
     html = render_runs_page(document, read_assets())
     if path is not None:
         write_page(path, html)
-    return RunsReport(recaps, answered, path, document, html)
+    return WrittenReport(recaps, answered, path, document, html)
 
 
-def show_runs_report(result: RunsReport) -> None:
-    show_page(result.path, result.html, count(len(result.document["runs"]), "run"))
-    print_lines(stderr_console(), not_shown(result.recaps, result.answered))
+def show_runs_report(result: WrittenReport) -> None:
+    show_page(result, count(len(result.document["runs"]), "run"))

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_outcome import without_host
+from ipexctl.base.host_outcome import HostResult, PerHost, without_host
 from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.base.sizes import format_bytes
 from ipexctl.errors import InputError, IpexctlError
@@ -37,7 +37,7 @@ from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.checkpoints.listed_checkpoints import explain_beginning
 from ipexctl.run.follow_attempts import filter_attempts, read_record
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
-from ipexctl.run.jobs.ps import AskedRun, ask_run_hosts, find_run, gather_runs
+from ipexctl.run.jobs.ps import ask_run_hosts, find_run, gather_runs
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import FOLDER, find_run_folder
 from ipexctl.stack.mpi import in_packages
@@ -46,12 +46,20 @@ from ipexctl.terminal.recap_lines import not_shown
 
 
 @dataclass(frozen=True)
-class RunReport(AskedRun):
-    """`path` None: it went to stdout. If there is a path, `html` is already written to it."""
+class WrittenReport(PerHost):
+    """`recaps`: of hosts not reached. `path` None: it goes to stdout. If there is a path, `html` is
+    already written to it."""
 
+    recaps: tuple[HostResult, ...]
+    answered: int  # hosts
     path: Path | None
     document: Mapping[str, Any]
     html: str
+
+
+@dataclass(frozen=True)
+class RunReport(WrittenReport):
+    run: ListedRun
     comparison: RunComparison | None
 
 
@@ -70,11 +78,7 @@ def report(
             )
         place = Path(to) if to else find_run_folder(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
-        runs = [
-            item
-            for item in gather_runs(fleet)
-            if item.first_id == run.first_id and item.id <= run.id
-        ]
+        runs = [item for item in gather_runs(fleet, only=run.first_id) if item.id <= run.id]
         # `rm` may have removed it meanwhile, which find_run reports
         runs = runs or [find_run(fleet, text)]
         attempts = [read_attempt(fleet, item) for item in sorted(runs, key=lambda r: r.attempt)]
@@ -109,7 +113,7 @@ def report(
     html = render_report_page(document, read_assets())
     if path is not None:
         write_page(path, html)
-    return RunReport(run, recaps, answered, path, document, html, comparison)
+    return RunReport(recaps, answered, path, document, html, run, comparison)
 
 
 def _measure_queue_time(first: Attempt) -> float:
@@ -259,14 +263,14 @@ def show_report(result: RunReport) -> None:
     if result.comparison is not None:
         out = stdout_console() if result.path else stderr_console()
         print_text(out, "\n".join(difference_lines.comparison_lines(result.comparison)))
-    show_page(result.path, result.html, f"{result.run.id}, {result.run.state.value}")
-    print_lines(stderr_console(), not_shown(result.recaps, result.answered))
+    show_page(result, f"{result.run.id}, {result.run.state.value}")
 
 
-def show_page(path: Path | None, html: str, text: str) -> None:
+def show_page(result: WrittenReport, text: str) -> None:
     """Print where the page was written, with `text` about it; without a path, the page."""
-    if path is None:
-        sys.stdout.write(html)
+    if result.path is None:
+        sys.stdout.write(result.html)
     else:
-        size = format_bytes(len(html.encode()))
-        print_text(stdout_console(), f"{short_path(path)}  {size}: {text}")
+        size = format_bytes(len(result.html.encode()))
+        print_text(stdout_console(), f"{short_path(result.path)}  {size}: {text}")
+    print_lines(stderr_console(), not_shown(result.recaps, result.answered))

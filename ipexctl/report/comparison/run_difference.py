@@ -126,17 +126,14 @@ def _with_part(pair: RunComparison, difference: Difference) -> Difference:
 
 def _program_differences(pair: RunComparison) -> Iterator[Difference]:
     for host in sorted({*pair.run.paces} & {*pair.other.paces}):
-        now, was = (_other_programs_cpus(run, host) for run in (pair.run, pair.other))
+        programs = [run.paces[host].programs for run in (pair.run, pair.other)]
+        now, was = (sum(cpus for _, cpus in row) for row in programs)
         if abs(now - was) < OTHERS:
             continue
-        busy = (pair.run if now > was else pair.other).paces[host].programs
+        busy = programs[0] if now > was else programs[1]
         names = ", ".join(f"{name} {cpus:.1f}" for name, cpus in busy if cpus >= OTHERS)
         text = f"{host}: other programs use {now:.1f} CPUs, against {was:.1f} ({names})"
         yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host)
-
-
-def _other_programs_cpus(run: RunRecord, host: str) -> float:
-    return sum(cpus for _, cpus in run.paces[host].programs)
 
 
 # --- what the run was given -----------------------------------------------------------------------

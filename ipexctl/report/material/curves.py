@@ -48,8 +48,7 @@ def make_curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
     for place, value in sorted(point for point in points if isfinite(point[1])):
         while index + 1 < len(x) and abs(x[index + 1] - place) <= abs(x[index] - place):
             index += 1
-        if buckets:
-            buckets[index].append(value)
+        buckets[index].append(value)
     rows = [
         (round_value(median(h)), round_value(min(h)), round_value(max(h))) if h else (None,) * 3
         for h in buckets

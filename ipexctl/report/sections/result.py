@@ -10,10 +10,10 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import count, duration
 from ipexctl.base.values import list_of
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.run.hang.diagnosis import diagnose_listed_run
+from ipexctl.run.hang.diagnosis import diagnose_listed_run, stall_of
 from ipexctl.run.hang.diagnosis_layout import diagnosis_lines
 from ipexctl.run.outcome.listed_runs import ListedState
-from ipexctl.run.outcome.run_result import Stall, exception_in, from_traceback
+from ipexctl.run.outcome.run_result import exception_in, from_traceback
 from ipexctl.run.output.rank_lines import without_rank_prefix
 
 QUEUED = 10.0  # seconds in the queue that are worth a sentence
@@ -76,8 +76,8 @@ def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     for key, words in CONSEQUENCES.items() if failed else ():
         if ranks := list_of(result.get(key)):
             texts.append(f"{count(len(ranks), 'more rank')} {words}")
-    if diagnosis and run.stall is not None:
-        texts.append(str(Stall(run.stall, diagnosis.kind.name, diagnosis.headline)))
+    if stall := stall_of(run):
+        texts.append(str(stall))
     return {
         "text": "; ".join(texts),
         "raised": describe_exception(lines),
