@@ -54,10 +54,10 @@ def known(number: int, *losses: float, **parts: Any) -> KnownRun:
         (["t.py", "a=1", "model.b=2"], {"script": "t.py", "a": "1", "model.b": "2"}),
         (["t.py", "3", "x"], {"script": "t.py", "(no name)": "3 x"}),
         (["t.py", "--f", "a", "--f", "b"], {"script": "t.py", "--f": "a b"}),
-        (["-m", "pkg.train", "--x"], {"script": "-m pkg.train", "--x": "(set)"}),
+        (("-m", "pkg.train", "--x"), {"script": "-m pkg.train", "--x": "(set)"}),
     ],
 )
-def test_arguments_by_name(argv: list[str], found: dict[str, str]) -> None:
+def test_arguments_by_name(argv: tuple[str, ...], found: dict[str, str]) -> None:
     assert arguments_of(argv) == found
 
 

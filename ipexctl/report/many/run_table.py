@@ -61,7 +61,6 @@ def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
     """Return the document, without what is the same for all pages. The newest run is first."""
     tables: dict[str, int] = {}  # as JSON: most runs share their packages and files
     rows = []
-    settings = differing_settings(runs)
     names = dict.fromkeys(name for known in runs for name in metric_names(known.printed))
     for known in runs:
         parts = dict[str, int | None]()
@@ -72,7 +71,7 @@ def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
                 parts[part] = tables.setdefault(json.dumps(shown), len(tables))
         rows.append({**_row_document(known, list(names), mask), "parts": parts})
     return {
-        "settings": [list(row) for row in settings],
+        "settings": differing_settings(runs),
         "metrics": [{"name": name, "better": better_end(name)} for name in names],
         "runs": rows,
         "tables": [*map(json.loads, tables)],
@@ -134,7 +133,7 @@ def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> di
         "speed": speed and vars(speed),
         "rate": attempt.rate,
         "metrics": metrics,
-        "links": [list(link) for link in known.links],
+        "links": known.links,
         "only_here": known.only_here,
         "attempts": known.attempts,
     }

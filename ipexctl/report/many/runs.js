@@ -215,8 +215,8 @@ function showPair() {
   if (a === b) return box.append(empty("Choose two different runs."));
   box.append(text("p", speedWords(a, b)));
   box.append(table(["Part", "What", unlike(a), unlike(b)], [...rows, ...resultRows(a, b)], [2, 3]));
-  if (same.length) box.append(text("p", "The same in both: " + same.join(", ") + ".", "empty"));
-  if (unknown.length) box.append(text("p", "Not known of both: " + unknown.join(", ") + ".", "empty"));
+  if (same.length) box.append(empty("The same in both: " + same.join(", ") + "."));
+  if (unknown.length) box.append(empty("Not known of both: " + unknown.join(", ") + "."));
   box.append(el("p", {className: "empty"}, "Where the time of a step goes: ", text("code", `ipexctl report ${a.id} --compare ${b.id}`)));
 }
 

@@ -121,9 +121,6 @@ def merged_rows(
         group = rows[first : first + size]
         name = group[0][0] if len(group) == 1 else f"{group[0][0]} to {group[-1][0]}"
         columns = zip(*(values for _, values in group), strict=True)
-        merged.append((name, [_largest_value(column) for column in columns]))
+        known = ([value for value in column if value is not None] for column in columns)
+        merged.append((name, [round_value(max(values, default=None)) for values in known]))
     return merged
-
-
-def _largest_value(column: Iterable[float | None]) -> float | None:
-    return round_value(max((v for v in column if v is not None), default=None))

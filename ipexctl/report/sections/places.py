@@ -26,7 +26,7 @@ def section_document(material: Material) -> dict[str, Any]:
         {
             "hosts": fold(host.host for host in hosts),
             "shown": hosts[0].host if len(hosts) > 1 else "",
-            "sockets": [[socket, node, cores] for socket, node, cores in key[0]],
+            "sockets": key[0],
             "ranks": [
                 {"rank": place.rank, "planned": place.cpus, "real": measured.get(place.rank)}
                 for place in hosts[0].ranks

@@ -75,7 +75,6 @@ def _attempt_suffix(last: Attempt) -> str:
 def _heat_map(
     title: str, unit: str, edges: Sequence[float], rows: Sequence[tuple[str, Sequence[Any]]]
 ) -> dict[str, Any]:
-    merged = curves.merged_rows(rows)
     known = [(name, [v for v in values if v is not None]) for name, values in rows]
     middles = sorted(((median(v), name) for name, v in known if v), reverse=True)
     text = ""
@@ -84,5 +83,5 @@ def _heat_map(
         text = f"most: {middles[0][1]} with {middles[0][0]:.3g} {unit}; usual: {typical:.3g} {unit}"
     return {
         "title": title, "unit": unit, "text": text, "from": curves.round_value(edges[0]),
-        "to": curves.round_value(edges[-1]), "rows": [[name, values] for name, values in merged],
+        "to": curves.round_value(edges[-1]), "rows": curves.merged_rows(rows),
     }  # fmt: skip
