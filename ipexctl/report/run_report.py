@@ -221,23 +221,16 @@ def compare_attempts(first: Attempt, other: Attempt) -> RunComparison:
     names = [attempt.run.name_or_id for attempt in (first, other)]
     if names[0] == names[1]:
         names = [first.run.id, other.run.id]
-    records = []
-    for attempt, name in zip((first, other), names, strict=True):
-        record = run_record(attempt, name)
-        if record is None:
-            raise InputError(
-                f"{attempt.run.id} has not started its ranks",
-                hint="ipexctl ps -a",
-                slug="run-not-begun",
-            )
-        records.append(record)
-    return compare_runs(*records)
+    return compare_runs(*map(_run_record, (first, other), names))
 
 
-def run_record(attempt: Attempt, name: str = "") -> RunRecord | None:
-    """Return what the hosts recorded when the run began; None if it never did."""
+def _run_record(attempt: Attempt, name: str) -> RunRecord:
     if attempt.plan is None:
-        return None
+        raise InputError(
+            f"{attempt.run.id} has not started its ranks",
+            hint="ipexctl ps -a",
+            slug="run-not-begun",
+        )
     return RunRecord(
         name,
         attempt.plan,

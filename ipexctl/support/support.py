@@ -6,7 +6,6 @@ import io
 import json
 import platform
 import re
-import shlex
 import sys
 import tarfile
 import time
@@ -30,12 +29,14 @@ from ipexctl.local.settings_file import setting_kinds
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, read_inventory
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import HostInputs, RunRecord
-from ipexctl.report.run_report import known_secrets, read_attempt, run_record
+from ipexctl.report.comparison.recorded_inputs import HostInputs
+from ipexctl.report.material.report_material import Attempt
+from ipexctl.report.run_report import known_secrets, read_attempt
 from ipexctl.run.jobs.logs import Wanted, show_logs
 from ipexctl.run.jobs.ps import find_run
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.support.redaction import Redactor
 from ipexctl.terminal.console import print_text, stdout_console
 
@@ -188,18 +189,18 @@ def _run_parts(
             run = find_run(fleet, text)
             redactor.add_hosts(*run.about.hosts, *(part.target for part in run.seen))
             _alias_person(redactor, run.about.by)
-            record = run_record(read_attempt(fleet, run))
+            attempt = read_attempt(fleet, run)
     except InputError:  # there is no such run
         raise
     except IpexctlError as e:
         return {"run.json": (description, {"error": e.slug, "exit_code": e.exit_code})}
-    command = shlex.join(record.plan.argv) if record else run.about.command
-    redactor.mask = SecretMask(known_secrets(record.plan.secret if record else ()), command)
+    plan, command = attempt.plan, attempt.command
+    redactor.mask = SecretMask(known_secrets(plan.secret if plan else ()), command)
     parts: dict[str, tuple[str, Any]] = {"run.json": (description, _result_document(run))}
-    if record:
+    if plan:
         parts["plan.json"] = (
             "its plan, findings, and facts of its hosts",
-            _record_document(record),
+            _plan_document(attempt, plan),
         )
     if output:
         summary = f"command: {command}\ncause: {run.cause}\n"
@@ -220,8 +221,8 @@ def _result_document(run: ListedRun) -> dict[str, Any]:
     }
 
 
-def _record_document(record: RunRecord) -> dict[str, Any]:
-    plan, inputs = record.plan, record.inputs
+def _plan_document(attempt: Attempt, plan: LaunchPlan) -> dict[str, Any]:
+    inputs = attempt.of_run
     return {
         "plan": {
             **_named_attributes(plan, _PLAN),
@@ -234,7 +235,7 @@ def _record_document(record: RunRecord) -> dict[str, Any]:
                 for host in plan.hosts
             ],
         },
-        "facts": [_facts_document(host, facts) for host, facts in record.hosts.items()],
+        "facts": [_facts_document(r.host, r.inputs) for r in attempt.records if r.inputs],
         "inputs": inputs and _named_attributes(inputs, _INPUTS),
         "findings": [row[0] for row in inputs.findings or ()] if inputs else None,
     }

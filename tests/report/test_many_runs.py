@@ -57,7 +57,7 @@ def known(number: int, *losses: float, **parts: Any) -> KnownRun:
         (("-m", "pkg.train", "--x"), {"script": "-m pkg.train", "--x": "(set)"}),
     ],
 )
-def test_arguments_by_name(argv: tuple[str, ...], found: dict[str, str]) -> None:
+def test_arguments_by_name(argv: list[str] | tuple[str, ...], found: dict[str, str]) -> None:
     assert arguments_of(argv) == found
 
 

@@ -6,6 +6,7 @@ on all hosts, up to the duration of the start. A host without a last record was 
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from ipexctl.report.material import curves
@@ -21,7 +22,7 @@ Span = tuple[str, float, float]  # phase, from, to
 
 def section_document(material: Material) -> dict[str, Any]:
     lanes: dict[str, list[Span]] = {}
-    ends = [*material.offsets[1:], None]  # when the next attempt begins
+    ends = [*material.offsets[1:], inf]  # when the next attempt begins
     for attempt, offset, end in zip(material.attempts, material.offsets, ends, strict=True):
         for record in attempt.records:
             spans = spans_before_run(record) if offset == 0 else []
@@ -29,7 +30,7 @@ def section_document(material: Material) -> dict[str, Any]:
             if lane and offset > lane[-1][2]:
                 lane.append(("restart", lane[-1][2], offset))
             for kind, a, b in spans + run_phases(attempt, record):
-                a, b = a + offset, min(b + offset, b + offset if end is None else end)
+                a, b = a + offset, min(b + offset, end)
                 lane += [(kind, a, b)] if b > a else []
     all_spans = [span for spans in lanes.values() for span in spans]
     first = min((a for _, a, _ in all_spans), default=0.0)
