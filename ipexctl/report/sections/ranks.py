@@ -52,7 +52,7 @@ def _step_heat(last: Attempt) -> dict[str, Any] | None:
     for rank, points in last.steps.items():
         rates = curves.interval_rates(points, edges)
         rows.append((f"rank {rank}", [1 / rate if rate else None for rate in rates]))
-    return _heat_map(f"Step time of each rank{_attempt_suffix(last)}", "s", edges, rows)
+    return _heat_map(last, "Step time of each rank", "s", edges, rows)
 
 
 def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
@@ -65,16 +65,14 @@ def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
     edges = curves.column_edges(min(times), max(times))
     centers = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
     rows = [(f"rank {r}", curves.make_curve(p, centers).middle) for r, p in by_rank.items()]
-    return _heat_map(f"CPUs that each rank uses{_attempt_suffix(last)}", "CPUs", edges, rows)
-
-
-def _attempt_suffix(last: Attempt) -> str:
-    return f", attempt {last.run.attempt}" if last.run.attempt > 1 else ""
+    return _heat_map(last, "CPUs that each rank uses", "CPUs", edges, rows)
 
 
 def _heat_map(
-    title: str, unit: str, edges: Sequence[float], rows: Sequence[tuple[str, Sequence[Any]]]
-) -> dict[str, Any]:
+    last: Attempt, title: str, unit: str,
+    edges: Sequence[float], rows: Sequence[tuple[str, Sequence[Any]]],
+) -> dict[str, Any]:  # fmt: skip
+    title += f", attempt {last.run.attempt}" if last.run.attempt > 1 else ""
     known = [(name, [v for v in values if v is not None]) for name, values in rows]
     middles = sorted(((median(v), name) for name, v in known if v), reverse=True)
     text = ""

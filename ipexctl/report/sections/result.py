@@ -61,14 +61,13 @@ def _queue_text(seconds: float) -> str:
 
 def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     run, result, diagnosis = last.run, last.result or {}, diagnose_listed_run(last.run)
-    failed = run.verdict is not None and run.verdict.exit_code != 0
+    failed = run.exit_code not in (None, 0)
     if not failed and diagnosis is None:
         return None
     first = run.verdict.first if run.verdict else None
     tails = {rank: text for record in last.records for rank, text in record.tails}
-    lines = (
-        [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
-    )
+    tail = tails.get(first.rank, "") if first else ""
+    lines = [without_rank_prefix(line) for line in tail.splitlines()]
     lines = mask.mask_text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
     lines = [line for line in lines if line.strip()]
     known = result.get("known") if isinstance(result.get("known"), dict) else None

@@ -55,8 +55,7 @@ def _hosts_chart(
     if not rows:
         return None
     x = curves.thin_values(round(time, 1) for _, points in rows for time, _ in points)
-    if len(rows) <= FEW:
-        return {"title": title, **curves.make_chart("time", unit, x, rows, band=False)}
-    all_points = [point for _, points in rows for point in points]
-    series = [(f"median of {len(rows)} hosts", all_points)]
-    return {"title": title, **curves.make_chart("time", unit, x, series, band=True)}
+    if many := len(rows) > FEW:
+        all_points = [point for _, points in rows for point in points]
+        rows = [(f"median of {len(rows)} hosts", all_points)]
+    return {"title": title, **curves.make_chart("time", unit, x, rows, band=many)}
