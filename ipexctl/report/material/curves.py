@@ -53,8 +53,7 @@ def make_curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
         (round_value(median(h)), round_value(min(h)), round_value(max(h))) if h else (None,) * 3
         for h in buckets
     ]
-    medians, minima, maxima = zip(*rows, strict=True) if rows else ((), (), ())
-    return Curve(medians, minima, maxima)
+    return Curve(*zip(*rows, strict=True)) if rows else Curve((), (), ())
 
 
 def make_chart(
