@@ -39,7 +39,6 @@ def require_same_format(run: ListedRun) -> None:
         raise InputError(
             f"cannot attach to {run.id}: it was started by {version}",
             why=f"{_HERE}, and attach needs the same run format",
-            hint=f"ipexctl logs {run.name_or_id} -f   "
-            "# or attach with the version that started it",
+            hint=f"ipexctl logs {run.name_or_id} -f   # or attach with the version that started it",
             slug="run-format-differs",
         )
