@@ -81,7 +81,7 @@ const rowsOf = new Map();
 const tbody = el("tbody");
 
 function cellOf(run, column, n) {
-  const words = column.text(run), best = bestOf(column, byScript.get(scriptOf(run)) || []);
+  const words = column.text(run), best = bestOfColumn.get(column).get(scriptOf(run)) ?? null;
   const tone = column.bad?.(run) || column.head === "State" && run.state === "failed" ? "bad"
     : best !== null && column.key(run) === best ? "good best" : column.unsure?.(run) ? "soft" : "";
   const cell = el(n ? "td" : "th", {className: (column.numeric ? "number " : "") + tone, ...(n ? {} : {scope: "row"})});
@@ -94,6 +94,8 @@ function cellOf(run, column, n) {
   for (const [name, href] of run.links) cell.append(el("a", {href, title: name, textContent: name.split(" ")[0]}));
   return cell;
 }
+const bestOfColumn = new Map(columns.map((column) =>
+  [column, new Map([...byScript].map(([script, group]) => [script, bestOf(column, group)]))]));
 
 function makeRow(run) {
   const box = el("input", {type: "checkbox", checked: chosen.has(run), ariaLabel: "Show the curves of " + unlike(run)});
