@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from urllib.parse import quote as quote_address
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.quoting import quote
-from ipexctl.base.sizes import format_bytes
+from ipexctl.base.sizes import count, format_bytes
 from ipexctl.base.values import list_of, number_or_none, plain, texts_of
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.inventory.inventory import Host
@@ -98,9 +97,7 @@ def _known_by_hosts(
     seconds = measure_seconds(attempts[-1], attempt.run)
     run = replace(attempt.run, seconds=seconds, began=attempts[-1].began)
     (attempt,) = with_output([attempt], {run.id: _reporting_points(points)})
-    inputs, argv = attempt.of_run, list[str]()
-    with suppress(ValueError):  # a long command of a run that never left the queue is cut
-        argv = shlex.split(attempt.command)
+    inputs, argv = attempt.of_run, attempt.argv
     host = next((record.inputs for record in attempt.records if record.inputs), None)
     files = dict(inputs.files or ()) or {"files": inputs.tree} if inputs and inputs.tree else None
     parts: dict[str, Mapping[str, str] | None] = {
@@ -136,7 +133,8 @@ def _host_facts(attempt: Attempt) -> Iterator[tuple[str, str]]:
     yield "ranks", str(attempt.plan.world_size)
     yield "MPI", attempt.plan.mpi or "none"
     for plan in attempt.plan.hosts:
-        yield plan.host, f"{len(plan.ranks)} ranks, {plan.threads} threads each, {plan.nic}"
+        ranks, threads = count(len(plan.ranks), "rank"), count(plan.threads or 0, "thread")
+        yield plan.host, f"{ranks}, {threads} each, {plan.nic}"
     for record in attempt.records:
         if host := record.inputs:
             memory = format_bytes(host.memory) if host.memory else ""

@@ -10,6 +10,7 @@ from ipexctl.base.values import texts_of
 from ipexctl.report.material.host_record import indented_text
 from ipexctl.report.material.report_material import Material
 from ipexctl.report.sections import SECTIONS
+from ipexctl.run.outcome.listed_runs import ListedState
 from ipexctl.run.output.rank_lines import without_colour
 
 LONGEST = 400  # characters of a text
@@ -25,8 +26,8 @@ def report_document(material: Material) -> dict[str, Any]:
     }
     for section in SECTIONS.values():
         document |= section.section_document(material)
-    going_on = f"As of {material.made}, when this page was made: the run continues."
-    as_of = [] if run.over else [going_on]
+    now = run.queue_text if run.state is ListedState.QUEUED else "the run continues"
+    as_of = [] if run.over else [f"As of {material.made}, when this page was made: {now}."]
     warnings = (material.last.result or {}).get("warnings")
     document |= {
         "notes": [*as_of, *material.notes, *texts_of(warnings)],

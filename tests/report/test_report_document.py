@@ -19,7 +19,7 @@ from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.report_document import LONGEST, report_document
 from ipexctl.report.sections import timeline
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.listed_runs import ListedState, RunOnHost
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 
@@ -31,6 +31,19 @@ def recorded(**inputs: Any) -> Attempt:
 
 def cards(found: dict) -> dict[str, str]:
     return {card["label"]: card["value"] for card in found["cards"]}
+
+
+def test_a_queued_run_has_its_place_and_its_arguments():
+    place = "place 1 in the queue; before it: 20260101-110000-fedcba of ann"
+    host = RunOnHost("node01", "node01", alive=False, queued=True, waited=True, waits=place)
+    queued = replace(made(ListedState.QUEUED, command="train.py --lr 0.1"), seen=(host,), ok=0)
+    record = replace(
+        attempt(made()).records[0], plan=None, starts=(), ends=(), over=None, inputs=None
+    )
+    found = report_document(material(Attempt(queued, (record,)), began="2026-01-01 11:59"))
+    assert place in found["notes"][0] and found["settings"] == [["--lr", "0.1"]]
+    assert [span[0] for span in found["timeline"]["lanes"][0]["spans"]] == ["in the queue"]
+    assert found["facts"][1] == ["Queued", "2026-01-01 11:59"]
 
 
 def test_a_good_run():

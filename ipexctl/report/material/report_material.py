@@ -51,6 +51,15 @@ class Attempt:
         """The complete script and arguments, from the plan."""
         return shlex.join(self.plan.argv) if self.plan else self.run.about.command
 
+    @property
+    def argv(self) -> list[str]:
+        """The words of the command; none if it is long and the run never left the queue: it is cut
+        then."""
+        try:
+            return shlex.split(self.command)
+        except ValueError:
+            return []
+
     @cached_property
     def steps(self) -> dict[int, list[curves.Point]]:
         """The (time, step) pairs of each rank."""

@@ -17,8 +17,7 @@ _ASSIGNED = re.compile(r"((?:--?)?[+~]{0,2}[A-Za-z_][\w.@/-]*)=(.*)", re.S)
 
 
 def section_document(material: Material) -> dict[str, Any]:
-    plan = material.last.plan
-    return {"settings": read_arguments(split_script(plan.argv)[1]) if plan else []}
+    return {"settings": read_arguments(split_script(material.last.argv)[1])}
 
 
 def split_script(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -1,8 +1,9 @@
 // their colours are told apart without red or green, too
 const PHASES = ["connect", "plan", "preflight", "sync", "launch", "until the first step", "training",
   "after the last step", "end", "stall", "restart"];
+const SAME = {"ranks run": "training", "in the queue": "connect"};
 const phase = (name) => name === "lost" ? "repeating-linear-gradient(45deg, var(--bad) 0 2px, transparent 2px 6px)"
-  : `var(--p${PHASES.indexOf(name === "ranks run" ? "training" : name)})`;
+  : `var(--p${PHASES.indexOf(SAME[name] ?? name)})`;
 
 // at small widths the beginning that all have in common is cut, and not the end
 function shortNames(names) {
