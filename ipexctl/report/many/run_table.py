@@ -114,7 +114,7 @@ def metric_names(printed: Iterable[Printed]) -> list[str]:
 def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> dict[str, Any]:
     run, speed = known.run, known.speed
     unknown = known.only_here and run.state is ListedState.LOST  # it may also go on
-    attempt = Attempt(run, printed=known.printed)
+    attempt = Attempt(run, printed=known.printed, speed=speed)
     metrics = {name: values for name in names if (values := metric_document(attempt, name))}
     return {
         "id": run.id,

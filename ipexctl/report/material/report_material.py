@@ -84,7 +84,9 @@ class Attempt:
 
     @cached_property
     def rate(self) -> float | None:
-        """Steps per second from the first to the last one; None if unknown."""
+        """Steps per second: the speed, or of a short run from its first to its last step."""
+        if self.speed:
+            return self.speed.rate
         rates = []
         for points in self.steps.values():
             (t0, s0), (t1, s1) = points[0], points[-1]
