@@ -106,7 +106,7 @@ def test_all_hosts_whose_cpus_are_busy_are_named():
     seen = paces(given, 1.0, 1.0, 1.0, 1.0, host_cpu=0.998)
     seen[3] = replace(seen[3], cpu=None)
     said = judge_slow_steps(given, seen).headline
-    assert said.endswith("; all programs together keep those of node[01-03] busy")
+    assert said.endswith("; the CPUs of node[01-03] are busy with other programs, too")
 
 
 @pytest.mark.parametrize(("given", "cpus", "sent", "wait", "slugs"), CASES.values(), ids=CASES)

@@ -134,7 +134,7 @@ class _Judge:
             proposals = () if asleep else self._propose_tune()
             return StepWait.IDLE, self._with_step_time(text), proposals
         if crowded:
-            usage += f"; all programs together keep those of {fold(crowded)} busy"
+            usage += f"; the CPUs of {fold(crowded)} are busy with other programs, too"
         return StepWait.MIXED, self._with_step_time(usage), ()
 
     def _computing_share(self, host: HostPlan) -> float | None:
