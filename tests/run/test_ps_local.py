@@ -16,9 +16,13 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.waiting import wait_until
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import Target
 from ipexctl.remote.run import run_logs
 from ipexctl.remote.run_files import journal
+from ipexctl.run.jobs.ps import find_run, gather_runs
 from tests.cli import Ended, ipexctl
+from tests.refused import refused
 from tests.ssh.test_shell import Terminal
 
 REPO = Path(__file__).parents[2]
@@ -256,6 +260,17 @@ def test_of_two_runs_with_one_name_the_active_one_is_meant(here: Here) -> None:
     said = json.loads(here.call("stop", second, "-t", "1s", "--json").stdout)
     assert (said["state"], said["exit_code"], said["command_exit_code"]) == ("stopped", 130, 0)
     assert here.call("stop", "bert", "-t", "0").stdout == f"{first} is stopped\n"
+
+
+def test_a_run_that_ended_before_those_that_hosts_list_is_found(here: Here) -> None:
+    for name in ("older", "newer"):
+        done = here.call("run", "--force", "-n", "1", "--name", name, "train.py", "1", "0")
+        assert done.returncode == 0, done.stderr
+    with Fleet(Target(), str(here.code.parent / "home/.ipexctl")) as fleet:
+        assert [run.about.name for run in gather_runs(fleet, newest=1)] == ["newer"]
+        assert find_run(fleet, "older", newest=1).about.name == "older"
+        with refused("unknown-run", "'odd'"):
+            find_run(fleet, "odd", newest=1)
 
 
 def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
