@@ -12,10 +12,12 @@ from pathlib import Path
 from ipexctl.common.attempt_record import AttemptRuns
 from ipexctl.common.keeper_messages import CheckpointLayout, HostReport
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
+from ipexctl.remote.restart import keeper
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.keeper import LINGERS, Keeper
 from ipexctl.remote.run_files import journal
 from tests.made import rank_order, start_order
+from tests.soak.test_restart_cases import SAYS
 
 RUN = "20261126-120000-keeper"
 
@@ -167,3 +169,7 @@ def test_a_leader_stays_until_the_hosts_that_are_reached_have_ended_and_others_f
     assert not ends(1.0, "b") and not ends(2.0, "") and not ends(3.0, "c") and ends(3.5, "")
     keeper.ending = 0.0
     assert not ends(1.0, "b") and not ends(1.0 + LINGERS, "") and ends(1.1 + LINGERS, "")
+
+
+def test_the_keeper_says_its_state_where_the_soak_adds_odd_messages() -> None:
+    assert Path(keeper.__file__).read_text().count(SAYS) == 1

@@ -32,7 +32,7 @@ from tests.soak.test_partitions import (
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 TIMES = range(int(os.environ.get("IPEXCTL_SOAK_TIMES", "1")))
 MB = 1 << 20
-SAYS = "            self.send(name, Mine(mine))\n"
+SAYS = "            self.send(name, Mine(state))\n"
 ODD = """            if self.name == "node04":
                 odd = [{"vote": 7}, {"vote": "x"}, {"order": [], "term": "y"}, {"mine": []}]
                 odd += [{"mine": {"over": 3}}, {"part": {}}]
