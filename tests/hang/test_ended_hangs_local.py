@@ -25,6 +25,13 @@ except KeyboardInterrupt:
         time.sleep(0.5)
     raise
 """
+LONG_STEP = 8  # seconds
+SLOW = f"""\
+import time, torch
+for step in range(1, 100):
+    print(f"step {{step}}/100 loss 1.0", flush=True)
+    time.sleep({LONG_STEP})
+"""
 QUIET = 14  # seconds; from 10 on the hosts look before the run is ended
 
 
@@ -71,3 +78,14 @@ def test_which_rank_hung_where_is_part_of_how_the_run_ended(here: Here, how: str
     summary = noted.partition("exit code")[0]
     assert row["stalled"]["headline"] in " ".join(summary.split())
     assert "Traceback" not in said and said.count("saving 7") == 2
+
+
+def test_a_script_whose_steps_are_long_is_not_called_stalled(here: Here) -> None:
+    (here.code / "slow.py").write_text(SLOW)
+    here.start("--name", "bert", "slow.py")
+    time.sleep(2.2 * LONG_STEP)  # until its rate is known
+    ends, found = time.monotonic() + 1.5 * LONG_STEP, []
+    while time.monotonic() < ends:
+        found.append(why(here))
+    assert len(found) > 2
+    assert {(code, row["stalled"]) for code, row in found} == {(0, False)}

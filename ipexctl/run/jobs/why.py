@@ -39,7 +39,7 @@ from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.metric_formats import metric_formats
 
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
-QUIET = 5.0  # seconds without progress from which a run may be stalled
+QUIET, LONG_STEP = 5.0, 3  # seconds, and usual steps, without progress that may be a stall
 LAST_LINES = 400  # last lines of a rank, for its steps per second
 
 
@@ -113,15 +113,15 @@ def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, Answer]) ->
     paces = [read_pace(name, answer["pace"]) for name, answer in answers.items()]
     if plan is None or not any(pace.ranks for pace in paces):
         return None
-    first = plan.hosts[0]
-    rate = _measure_step_rate(fleet, run, first.host, first.ranks[0].rank)
+    rate = _measure_step_rate(fleet, run, plan)
     steps = slow_steps.judge_slow_steps(plan, paces, rate, run.about.command)
     return steps.spelled(lambda name: suggest_command(fleet.target, name, fleet.root))
 
 
-def _measure_step_rate(fleet: Fleet, run: ListedRun, name: str, rank: int) -> float | None:
-    """Read the rate from the last lines of the rank and the times at which they were printed; None
-    if the lines do not have it or the host cannot be reached."""
+def _measure_step_rate(fleet: Fleet, run: ListedRun, plan: LaunchPlan) -> float | None:
+    """Read the rate from the last lines of the first rank and the times at which they were printed;
+    None if the lines do not have it or the host cannot be reached."""
+    name, rank = plan.hosts[0].host, plan.hosts[0].ranks[0].rank
     host = map_reporting_hosts(fleet, run).get(name)
     if host is None:
         return None
@@ -163,13 +163,15 @@ def _diagnose_now(
     if plan is None or not looks:
         return None
     quiet = min(answers[name].value("quiet", float) for name in looks)
+    rate = _measure_step_rate(fleet, run, plan) if quiet >= QUIET else None
+    limit = max(QUIET, LONG_STEP / rate) if rate else QUIET
     alive = {name for name, answer in answers.items() if answer["alive"]}
     waited = time.monotonic() - began
     hosts = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
     silent = [(host.host, waited) for host in plan.hosts if host.host in hosts - alive]
     ends = {end.rank: end.short for answer in answers.values() for end in read_ends(answer["ends"])}
     situation = situation_from_looks(
-        plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut
+        plan, looks, ends, quiet if quiet >= limit else None, silent, run.cut
     )
     computes = any(answer["computes"] for answer in answers.values())
     return situation, diagnose_run(situation), computes
