@@ -65,15 +65,21 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_the_process_outlives_the_run_and_runs_what_is_not_claimed(tmp_path: Path) -> None:
-    record = journal.create_journal(str(tmp_path), "a")
-    record.add({"over": "ended"}, sync=True)
-    assert notifier.claim_event(str(tmp_path), "claimed")
+@pytest.mark.parametrize("last", ["run", "run-r02"])
+def test_the_process_outlives_the_run_and_runs_what_is_not_claimed(
+    tmp_path: Path, last: str
+) -> None:
+    first = str(tmp_path / "run")
+    for name in {"run", last}:
+        (tmp_path / name).mkdir()
+        record = journal.create_journal(str(tmp_path / name), "a")
+        record.add({"over": "ended"}, sync=True)
+    assert notifier.claim_event(first, "claimed")
     env = {"PYTHONPATH": str(ROOT), "FOLDER": str(tmp_path), "PATH": "/usr/bin:/bin"}
     keys = ("one", "claimed", "one", "two")
-    sender = subprocess.run([sys.executable, "-c", SENDER, str(tmp_path), *keys], env=env)
+    sender = subprocess.run([sys.executable, "-c", SENDER, first, *keys], env=env)
     assert sender.returncode == -9
-    deadline, path = time.monotonic() + 20, journal.path_of(str(tmp_path), "a")
+    deadline, path = time.monotonic() + 20, journal.path_of(str(tmp_path / last), "a")
 
     def noted() -> list[str]:
         records = [found for found, _ in journal.JournalReader(path).new()]

@@ -4,6 +4,7 @@ It receives events as packets: {key, state, cause}. A command that watches the r
 event; only who creates the file of the claim runs its command, so it runs once.
 """
 
+import glob
 import json
 import os
 import socket
@@ -43,7 +44,7 @@ def fork_notifier(command, folder, run_id, about, host):
 
 def serve_notices(link, command, folder, run_id, name, host):
     """Run the command for each event that is not claimed, until the other ends are closed. Then
-    nothing else writes to the journal, and failures are noted there."""
+    nothing else writes to journals, and failures are noted in that of the last attempt here."""
     failures = []
     for packet in iter(lambda: link.recv(LIMIT), b""):
         notice = json.loads(packet.decode("ascii"))
@@ -55,9 +56,11 @@ def serve_notices(link, command, folder, run_id, name, host):
         if is_ours:
             values = notify_command.describe_event(run_id, name, notice["state"], notice["cause"])
             failures.append(notify_command.run_notify_command(command, values))
-    for failure in filter(None, failures):
+    folders = [folder, *sorted(glob.glob(glob.escape(folder) + "-r*"))]
+    journals = [*filter(os.path.exists, (journal.path_of(f, host) for f in folders))]
+    for failure in filter(None, failures if journals else ()):
         fact = run_events.Noted(failure).document()
-        journal.append_record(journal.path_of(folder, host), {"fact": fact})
+        journal.append_record(journals[-1], {"fact": fact})
 
 
 def send_notice(link, key, state, cause=""):
