@@ -162,11 +162,13 @@ def test_a_spare_that_is_not_reached_at_the_start_is_left_out(runner):
     assert "node03 does not stand by" in run.process.stderr.read()
 
 
-def test_an_error_that_a_restart_does_not_change_ends_the_run(runner):
+def test_an_error_that_a_restart_does_not_change_ends_the_run(runner, tmp_path):
     run = runner.start("-ppn", "1", "--restarts", "2", str(runner.script(TRAIN)), "10", "wrong")
     result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (1, "rank-failed")
     assert not any("attempt 1" in line for line in run.lines())
+    later = second(runner, tmp_path / "two", "attach", "--ui", "plain", run.run_id)
+    assert (later.returncode, later.stderr.count("no further attempt: ")) == (1, 1)
 
 
 def test_a_run_is_stopped_between_two_attempts_and_its_story_is_shown_later(runner, tmp_path):
