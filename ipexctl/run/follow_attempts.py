@@ -126,8 +126,7 @@ def attach_and_follow(
         command = notify.value if notify else ""
         painter.notifier = EventNotifier(target, command, root, run.about.name, painter.note)
         try:
-            settled = any(report.settled for report in run.seen)  # its record has how it ended
-            if run.kept or run.queued or run.later or run.attempt > 1 or settled:
+            if run.kept or run.queued or run.later or run.attempt > 1 or run.settled:
                 away = set(fleet.downs)
                 attempts = Attempts(fleet, run.first_id, painter, interrupts, silent=away)
                 with attempts.watch_returned_hosts():

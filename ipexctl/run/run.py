@@ -50,6 +50,7 @@ from ipexctl.run.watch.run_notices import note_detached_run
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
 CONCLUDED = 10.0  # seconds for a host to record the result
+LATEST_LOGIN = 60.0  # seconds: no thread waits longer for hosts that are not reached
 NOTED_SYNC = 1.0  # seconds after which a note says what was sent
 
 if TYPE_CHECKING:
@@ -432,7 +433,8 @@ class _Run:
 def _import_late_modules(fleet: Fleet) -> None:
     """Import what is needed once the hosts have answered, while they start Python. Before that it
     would delay the logins (40 ms of a launch on two cores)."""
-    fleet.asked.wait()
+    if not fleet.asked.wait(LATEST_LOGIN):
+        return
     from ipexctl.run import preflight  # noqa: F401
     from ipexctl.run.watch import session  # noqa: F401
 

@@ -1,5 +1,7 @@
 """What a line says of a training: each format of the table, and lines that say nothing."""
 
+import time
+
 import pytest
 
 from ipexctl.run.output.metric_lines import Format
@@ -53,14 +55,15 @@ def test_lines_that_say_nothing(line: str):
     assert FORMATS.point(line) is None
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "piece", ["1", "a ", "loss ", "step 1/", "[rank0]: ", "%|", "|", "'", "1,"]
 )
 def test_any_long_line_is_read_quickly(piece: str):
-    for _ in range(20):
+    began = time.process_time()  # other tests beside it take no CPU time of this process
+    for _ in range(200):
         FORMATS.point(piece * 20_000)
         FORMATS.point("loss step 10%|" + piece * 900)
+    assert time.process_time() - began < 10
 
 
 def test_progress_of_ranks():

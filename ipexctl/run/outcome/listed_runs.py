@@ -178,7 +178,7 @@ class ListedRun:
     @property
     def queued(self) -> bool:
         """Whether it waits for its first attempt, according to all hosts that know it."""
-        over = any(report.settled or report.stopped for report in self.seen)
+        over = self.settled or any(report.stopped for report in self.seen)
         return all(report.queued for report in self.seen) and not over
 
     @property
@@ -191,6 +191,11 @@ class ListedRun:
     def later(self) -> bool:
         """Whether another attempt followed."""
         return any(report.later for report in self.seen)
+
+    @property
+    def settled(self) -> bool:
+        """Whether its record has how it ended."""
+        return any(report.settled for report in self.seen)
 
     @property
     def exit_code(self) -> int | None:
@@ -300,8 +305,7 @@ def _settle_last_attempt(run: ListedRun) -> ListedRun:
         why = "its hosts here were cut off from others, on which it may go on"
         unknown = Verdict(EXIT_LOST, verdict.UNKNOWN, why)
         return replace(run, state=ListedState.LOST, verdict=unknown)
-    settled = any(report.settled for report in run.seen)
-    if not run.over or run.state is ListedState.DONE or settled or not run.kept:
+    if not run.over or run.state is ListedState.DONE or run.settled or not run.kept:
         return run
     lost = {report.verdict.lost for report in run.seen if report.verdict and report.verdict.lost}
     if run.verdict and len(lost) > 1 and not recorded_losses(run.seen):
