@@ -16,7 +16,7 @@ import ipexctl
 
 ROOT = Path(__file__).parents[2]
 VENDORS_MAY = ("ipexctl/stack/stacks.toml", "docs/stacks.md")
-LONGEST = 500
+LONGEST = 700
 LONGEST_FUNCTION = 60
 SAID = ("what", "why", "hint")
 
