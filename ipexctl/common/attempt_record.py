@@ -86,10 +86,19 @@ class KeeperQuestion(Message):
     returned: str = ""  # a host that was lost and is back
 
 
+class QueuedRun(Message):
+    """A run that waits for CPUs."""
+
+    since: int  # its place: milliseconds since the epoch
+    run: "Line"
+    owner: "Line"
+
+
 class KeeperAnswer(Message):
     """A keeper's answer; all fields are empty if the host has no keeper."""
 
     leads: bool = False
     waits: "Line" = ""  # for what the run waits
+    before: "list[QueuedRun]" = []  # runs that wait for its CPUs longer, in the order of the queue
     away: "list[Line]" = []  # hosts that are not connected to the leader
     orders: "dict[str, Any]" = {}  # for a new keeper of the host that has returned: a StartOrder

@@ -1,6 +1,6 @@
 """Messages between the keepers of a run with --restarts."""
 
-from ipexctl.common.attempt_record import RunEnded
+from ipexctl.common.attempt_record import QueuedRun, RunEnded
 from ipexctl.common.checkpoint_reports import CopiedPart
 from ipexctl.common.message import MYPY, Line, Marked, Message
 from ipexctl.common.run_orders import StartOrder
@@ -60,7 +60,7 @@ class PartCleared(Message):
 class QueuePlace(Message):
     """The place of a run with --queue on this host."""
 
-    before: "list[Line]"  # runs that wait for its CPUs longer
+    before: "list[QueuedRun]"  # runs that wait for its CPUs longer
     using: "list[Line]"  # runs that have its CPUs
     claimed: bool  # this run has them
 

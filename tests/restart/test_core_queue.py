@@ -11,13 +11,14 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ipexctl.common.attempt_record import RunEnded
+from ipexctl.common.attempt_record import QueuedRun, RunEnded
 from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
 from ipexctl.remote.facts import read_other_runs
-from ipexctl.remote.restart.core_queue import CoreQueue, cpu_list, read_tickets
+from ipexctl.remote.restart.core_queue import STARTED, CoreQueue, cpu_list, read_tickets
 from ipexctl.remote.restart.keeper import Keeper
 
 REPO = Path(__file__).parents[2]
@@ -38,13 +39,17 @@ def queued(run: str, since: float, cpus: str) -> Iterator[CoreQueue]:
 def look(queue: CoreQueue) -> QueuePlace:
     """Return the place without runs that other tests start here: they can have any CPU."""
     seen = queue.look()
-    using = [run for run in seen.using if run.startswith("run-")]
+    using = [run for run in seen.using if run.startswith(("run-", "CPU"))]
     return QueuePlace(seen.before, using, seen.claimed)
 
 
+def waiting(run: str, owner: str = ME) -> QueuedRun:
+    return QueuedRun(int(run[4:]) * 10000, run, owner)  # run-2 was queued at 20 s
+
+
 def place(before: str = "", using: str = "") -> QueuePlace:
-    before_rows, using_rows = ([f"{run} of {ME}" for run in t.split()] for t in (before, using))
-    return QueuePlace(before_rows, using_rows, False)
+    using_rows = [f"{run} of {ME}" for run in using.split()]
+    return QueuePlace([*map(waiting, before.split())], using_rows, False)
 
 
 def test_the_run_that_was_queued_first_is_before_those_that_need_one_of_its_cpus() -> None:
@@ -97,7 +102,7 @@ def test_a_run_that_left_the_queue_is_not_before_others_and_has_its_place_when_i
 def test_a_run_looks_at_its_place_once_per_second_or_when_its_order_is_another_one() -> None:
     with queued("run-1", 10.0, "0") as first, queued("run-2", 20.0, "0") as second:
         place_at_first = second.follow(WAITS, 5.0)
-        assert place_at_first and place_at_first.before == [f"run-1 of {ME}"]
+        assert place_at_first and place_at_first.before == [waiting("run-1")]
         assert second.follow(WAITS, 5.9) is None
         assert second.follow(WAITS, 6.1)
         first.go_to(CLAIMS)
@@ -113,8 +118,6 @@ def test_a_run_looks_at_its_place_once_per_second_or_when_its_order_is_another_o
 def test_a_ticket_goes_with_its_process() -> None:
     code = f"""
 from ipexctl.common.keeper_messages import CLAIMS
-from ipexctl.common.attempt_record import RunEnded
-from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.restart.core_queue import CoreQueue
 queue = CoreQueue("run-1", 10.0, [{FIRST}])
 queue.go_to(CLAIMS)
@@ -137,22 +140,18 @@ input()
 def test_users_see_each_others_tickets() -> None:
     code = f"""
 from ipexctl.common.keeper_messages import CLAIMS
-from ipexctl.common.attempt_record import RunEnded
-from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.restart.core_queue import CoreQueue
 queue = CoreQueue("run-2", 20.0, [{FIRST}])
 place = queue.look()
 queue.go_to(CLAIMS)
-print(place.before, [run for run in place.using if run[:4] == 'run-'], bool(queue.claims))
+before = [f"{{run.run}} of {{run.owner}}" for run in place.before]
+print(before, [run for run in place.using if run[:4] == 'run-'], bool(queue.claims), flush=True)
+input()
 """
-    user = pwd.getpwnam("nobody")
 
     def look_as_user() -> str:
-        paths = f"{REPO}:{sysconfig.get_paths()['purelib']}"
-        return subprocess.run(
-            ["/usr/bin/python3", "-c", code], user=user.pw_uid, group=user.pw_gid, extra_groups=(),
-            env={"PYTHONPATH": paths}, capture_output=True, text=True, check=True, cwd="/",
-        ).stdout  # fmt: skip
+        with other_user(code) as process:
+            return process.stdout.readline()
 
     with queued("run-1", 10.0, "0") as first:
         assert (
@@ -160,6 +159,78 @@ print(place.before, [run for run in place.using if run[:4] == 'run-'], bool(queu
         )  # it does not claim before it is the next
         first.go_to(CLAIMS)
         assert look_as_user() == "[] ['run-1 of root'] False\n"
+
+
+TAKES = r"""
+import socket, sys
+while True:
+    taken = []
+    for name in sys.argv[1:]:
+        holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            holder.bind("\0" + name)
+            taken.append(holder)
+        except OSError:
+            pass
+    if len(taken) == len(sys.argv[1:]):
+        print("taken", flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+def test_a_run_waits_while_another_user_has_its_names_and_begins_when_they_are_free() -> None:
+    with queued("run-1", 10.0, "01") as queue:
+        names = [f"ipexctl-cpu/{FIRST}", queue.name_at(STARTED)]
+        with other_user(TAKES, *names) as process:
+            assert process.stdout.readline() == "taken\n"
+            place = queue.follow(CLAIMS, 1.0)
+            assert (queue.state, queue.claims) == (WAITS, [])
+            assert place and place.using[:1] == ["run-1 of nobody"]
+            with queued("run-2", 20.0, "0") as second:
+                assert look(second).before == [waiting("run-1")]
+        claimed = queue.follow(CLAIMS, 2.0)
+        assert claimed and claimed.claimed
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+def test_another_user_who_takes_the_name_of_a_ticket_ends_no_run() -> None:
+    """Names are bound in a loop: each that is given back for a moment is taken."""
+    with queued("run-1", 10.0, "0") as queue:
+        with other_user(TAKES, queue.name_at(queue.since)) as process:
+            for now in range(50):
+                queue.follow((CLAIMS, WAITS)[now % 2], float(now))
+            queue.follow(LEFT, 50.0)  # now the name is free
+            assert process.stdout.readline() == "taken\n"
+            place = queue.follow(WAITS, 51.0)
+            assert (queue.state, queue.ticket) == (WAITS, None)
+            assert place and place.before == []
+        queue.follow(WAITS, 53.0)
+        assert queue.ticket is not None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+def test_a_ticket_belongs_to_the_user_who_has_it_whatever_it_says() -> None:
+    forged = f"ipexctl-queue/{os.getuid()}/run-1/10000/{FIRST}"
+    with queued("run-2", 20.0, "0") as queue, other_user(TAKES, forged) as process:
+        assert process.stdout.readline() == "taken\n"
+        assert look(queue).before == [waiting("run-1", "nobody")]
+
+
+@contextmanager
+def other_user(code: str, *words: str) -> Iterator[Any]:
+    """Run Python as another user until the block ends."""
+    user, paths = pwd.getpwnam("nobody"), f"{REPO}:{sysconfig.get_paths()['purelib']}"
+    process = subprocess.Popen(
+        ["/usr/bin/python3", "-c", code, *words], user=user.pw_uid, group=user.pw_gid,
+        extra_groups=(), env={"PYTHONPATH": paths}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, cwd="/",
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_run_that_is_over_gives_its_cpus_to_others_while_its_leader_stays() -> None:

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.attempt_record import AttemptBegins, RunEnded, RunQueued
+from ipexctl.common.attempt_record import AttemptBegins, QueuedRun, RunEnded, RunQueued
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal, queued_runs
 from ipexctl.run.command.ps_text import run_lines
-from ipexctl.run.outcome.listed_runs import ListedState, merge_runs, read_on_host
+from ipexctl.run.outcome.listed_runs import (
+    ListedState,
+    merge_runs,
+    name_runs_before,
+    read_on_host,
+)
 from tests.made import start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"}).document()
@@ -104,3 +109,18 @@ def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_l
     (run,) = merge_runs(reports)
     assert (run.id, run.state) == (killed, ListedState.LOST)
     assert "node01" in run.cause
+
+
+def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
+    ids = [f"20261129-120000-{number:06d}" for number in range(4)]
+    before = [QueuedRun(5, ids[2], "ann"), QueuedRun(7, ids[1], "ann"), QueuedRun(8, ids[3], "bob")]
+    row = {"host": "node01", "waited": True, "queued": True, "leads": True, "about": {}}
+    rows = [
+        {**row, "run": ids[0], "before": [run.document() for run in before]},
+        {**row, "run": ids[1], "about": {"name": "lr-0.1"}},
+        {**row, "run": ids[2], "before": "odd"},
+    ]
+    runs = merge_runs(read_on_host("node01", raw) for raw in rows)
+    last = next(run for run in runs if run.id == ids[0])
+    assert name_runs_before(last, runs) == (ids[2], "lr-0.1", f"{ids[3]} of bob")
+    assert name_runs_before(next(run for run in runs if run.id == ids[2]), runs) == ()

@@ -37,10 +37,15 @@ MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 def list_connections():
     """Yield a Connection for each open one of this network namespace. Raise OSError."""
+    for data in list_sockets(GET, REQUEST.pack(1 << (INFO - 1), OPEN)):
+        yield read_connection(data)
+
+
+def list_sockets(asked, body):
+    """Yield what the kernel says about each socket: messages of the kind `asked`. Raise OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
         link.settimeout(5.0)
-        body = REQUEST.pack(1 << (INFO - 1), OPEN)
-        link.send(HEAD.pack(HEAD.size + len(body), GET, DUMP, 1, 0) + body)
+        link.send(HEAD.pack(HEAD.size + len(body), asked, DUMP, 1, 0) + body)
         while True:
             for kind, data in split_messages(link.recv(1 << 17)):
                 if kind == ERROR:
@@ -48,8 +53,8 @@ def list_connections():
                     raise OSError(code, os.strerror(code))
                 if kind == DONE:
                     return
-                if kind == GET:
-                    yield read_connection(data)
+                if kind == asked:
+                    yield data
 
 
 def split_messages(packet):
@@ -59,6 +64,16 @@ def split_messages(packet):
         if size < HEAD.size:
             return
         yield kind, packet[offset + HEAD.size : offset + size]
+        offset += (size + 3) & ~3
+
+
+def split_attributes(data, offset):
+    """Yield (kind, value) of the attributes of a message, which begin at the offset."""
+    while offset + 4 <= len(data):
+        size, kind = struct.unpack_from("=HH", data, offset)
+        if size < 4:
+            return
+        yield kind, data[offset + 4 : offset + size]
         offset += (size + 3) & ~3
 
 
@@ -74,21 +89,16 @@ def read_connection(data):
     sent = received = busy = None
     repeats = retries if timer == AGAIN else 0
     unanswered = 0.0
-    offset = MESSAGE.size
-    while offset + 4 <= len(data):
-        size, kind = struct.unpack_from("=HH", data, offset)
-        if size < 4:
-            break
-        if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
-            sent, received = COUNTERS.unpack_from(data, offset + 4 + ACKED)
+    for kind, value in split_attributes(data, MESSAGE.size):
+        if kind == INFO and len(value) >= ACKED + COUNTERS.size:
+            sent, received = COUNTERS.unpack_from(value, ACKED)
             if state == SYN_SENT:  # each wait for an answer is twice as long as the one before
                 unanswered = 2.0**repeats - 1
-            elif struct.unpack_from("=I", data, offset + 4 + UNACKED)[0]:
-                unanswered = struct.unpack_from("=I", data, offset + 4 + LAST_ACK)[0] / 1000.0
-            if size - 4 >= BUSY + COUNTERS.size:
-                busy_time, limited_time = COUNTERS.unpack_from(data, offset + 4 + BUSY)
+            elif struct.unpack_from("=I", value, UNACKED)[0]:
+                unanswered = struct.unpack_from("=I", value, LAST_ACK)[0] / 1000.0
+            if len(value) >= BUSY + COUNTERS.size:
+                busy_time, limited_time = COUNTERS.unpack_from(value, BUSY)
                 busy = (busy_time - limited_time) * 1e-6
-        offset += (size + 3) & ~3
     waiting = (unread, unsent)
     counts = (sent, received, state, repeats, waiting, unanswered, busy)
     return Connection(key, uid, inode, *counts)

@@ -2,20 +2,25 @@
 
 All of it is in names of abstract Unix sockets, which every user of the host sees and which vanish
 with their process: a ticket has the place and the CPUs of a run, and only one process can have the
-name that claims a CPU.
+name that claims a CPU. Any user can take any of these names: that holds a run up, and is shown with
+the user's name (name_owners.py).
 """
 
 import os
 import re
 import socket
+from contextlib import suppress
 
+from ipexctl.common.attempt_record import QueuedRun
 from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
 from ipexctl.common.root_paths import ATTEMPT
-from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.facts.probe_values import expand_cpu_list
+from ipexctl.remote.restart import name_owners
 
-TICKET = re.compile(r"@ipexctl-queue/(\d+)/([a-z0-9-]{4,64})/(\d+)/([0-9,-]+)\Z")
+TICKET = re.compile(r"ipexctl-queue/(\d+)/([a-z0-9-]{4,64})/(\d+)/([0-9,-]+)\Z")
+CPU = "ipexctl-cpu/%d"
+CLAIM = re.compile(r"ipexctl-cpu/(\d{1,6})\Z")
 LONGEST = 107  # bytes of a name
 EVERY = 1.0  # seconds between two looks at the queue
 STARTED = 0  # the place of a run that has its CPUs
@@ -27,9 +32,9 @@ class CoreQueue:
     def __init__(self, run_id, since, cpus):
         self.run_id, self.since = run_id, int(since * 1000)
         self.cpus = set(cpus) or os.sched_getaffinity(0)
-        self.claims = []  # type: list[socket.socket]
-        self.ticket = None  # type: socket.socket | None
-        self.order, self.next_look = WAITS, 0.0
+        self.claims = []  # type: list[socket.socket]  # the names of all CPUs, and a ticket
+        self.ticket = None  # type: socket.socket | None  # None while another process has its name
+        self.state, self.order, self.next_look = LEFT, WAITS, 0.0
         self.go_to(WAITS)
 
     def name_at(self, since):
@@ -38,10 +43,6 @@ class CoreQueue:
         if len(head + cpus) >= LONGEST:
             cpus = "%d-%d" % (min(self.cpus), max(self.cpus))
         return head + cpus
-
-    @property
-    def state(self):
-        return CLAIMS if self.claims else WAITS if self.ticket else LEFT
 
     def follow(self, order, now):
         """Do what is ordered, and return the run's place; None until the next look is due."""
@@ -55,11 +56,13 @@ class CoreQueue:
         """Return this run's place: the runs before it, and those that use its CPUs now."""
         if self.claims:
             return QueuePlace([], [], True)
-        own = os.getuid(), self.run_id
-        tickets = [ticket for ticket in read_tickets() if ticket[3] & self.cpus]
+        own, names = (os.getuid(), self.run_id), list(name_owners.list_names())
+        tickets = [ticket for ticket in read_tickets(names) if ticket[3] & self.cpus]
         using = [ticket for ticket in tickets if ticket[2] == STARTED]
         before = [t for t in tickets if t[2] > STARTED and (t[2], t[1]) < (self.since, self.run_id)]
+        before = [ticket for ticket in before if ticket[:2] != own]
         rows = [describe_run(uid, run) for uid, run, _, _ in using if (uid, run) != own]
+        rows += describe_holders(names, self.cpus, using)
         if not before:  # looking at processes takes longer
             known = {run for _, run, _, _ in using} | {self.run_id}
             for other in read_other_runs.find_other_runs():
@@ -68,30 +71,48 @@ class CoreQueue:
                     cpus is None or self.cpus & set(cpus)
                 ):
                     rows.append("%s of %s" % (other["run"], other["owner"]))
-        return QueuePlace([describe_run(uid, run) for uid, run, _, _ in before], rows, False)
+        queued = [
+            QueuedRun(since, run, read_other_runs.user_name(u)) for u, run, since, _ in before
+        ]
+        return QueuePlace(queued, rows, False)
 
     def go_to(self, state):
-        """Leave the queue, wait at the run's place, or claim all CPUs; wait if one has an owner."""
-        if state != self.state:
-            self.close()
-            if state == CLAIMS and not self.claim():
-                state = WAITS
-            if state == WAITS:
+        """Leave the queue, wait at the run's place, or claim all CPUs; wait if one has an owner.
+
+        The ticket is given back last: while the run claims, others see it in its place. A name that
+        another process has is tried again at the next look.
+        """
+        if state == CLAIMS and not self.claims and not self.claim():
+            state = WAITS
+        if state == WAITS and self.ticket is None:
+            with suppress(OSError):
                 self.ticket = bind_name(self.name_at(self.since))
+        if state != CLAIMS:
+            close_all(self.claims)
+        if state != WAITS and self.ticket is not None:
+            self.ticket.close()
+            self.ticket = None
+        self.state = state
 
     def claim(self):
+        claims = []  # type: list[socket.socket]
         try:
             for cpu in sorted(self.cpus):
-                self.claims.append(bind_name("ipexctl-cpu/%d" % cpu))
-            self.ticket = bind_name(self.name_at(STARTED))
+                claims.append(bind_name(CPU % cpu))
+            claims.append(bind_name(self.name_at(STARTED)))
         except OSError:
-            self.close()
-        return self.ticket is not None
+            close_all(claims)
+        self.claims = claims
+        return bool(claims)
 
     def close(self):
-        for holder in [*self.claims, *filter(None, [self.ticket])]:
-            holder.close()
-        self.claims, self.ticket = [], None
+        self.go_to(LEFT)
+
+
+def close_all(holders):
+    for holder in holders:
+        holder.close()
+    del holders[:]
 
 
 def bind_name(name):
@@ -105,15 +126,34 @@ def bind_name(name):
     return holder
 
 
-def read_tickets():
-    """Return (uid, run, place, CPUs) of each ticket on this host, in the order of the queue."""
+def read_tickets(names=None):
+    """Return (uid, run, place, CPUs) of each ticket on this host, in the order of the queue. The
+    user is the one who has the name, whatever the text says, where the kernel tells that."""
     tickets = []
-    for line in read_text("/proc/net/unix").splitlines()[1:]:
-        match = TICKET.match(line.split()[-1])
+    for name, owner in name_owners.list_names() if names is None else names:
+        match = TICKET.match(name)
         if match:
             uid, run, since, cpus = match.groups()
-            tickets.append((int(uid), run, int(since), set(expand_cpu_list(cpus))))
+            uid = int(uid) if owner is None else owner
+            tickets.append((uid, run, int(since), set(expand_cpu_list(cpus))))
     return sorted(tickets, key=lambda ticket: (ticket[2], ticket[1]))
+
+
+def describe_holders(names, cpus, using):
+    """Yield who has which of these CPUs without a ticket: no run of ipexctl holds them so for
+    longer than it takes to begin."""
+    by_owner = {}  # type: dict[int | None, set[int]]
+    for name, owner in names:
+        match = CLAIM.match(name)
+        if match and int(match.group(1)) in cpus:
+            by_owner.setdefault(owner, set()).add(int(match.group(1)))
+    for owner, held in by_owner.items():
+        for uid, _, _, with_ticket in using:
+            if owner in (None, uid):
+                held -= with_ticket
+        if held:
+            user = "another user" if owner is None else read_other_runs.user_name(owner)
+            yield "CPU %s held by %s" % (cpu_list(held), user)
 
 
 def describe_run(uid, run):

@@ -207,7 +207,7 @@ class Keeper:
         returned = question.returned
         order = own_leader.make_returned_order(returned) if returned in away else None
         orders = order.replace(keys=self.keys).document() if order else {}
-        return KeeperAnswer(True, own_leader.waits, away, orders).document()
+        return KeeperAnswer(True, own_leader.waits, own_leader.before, away, orders).document()
 
     def turn(self):
         """Process waiting messages, then do what is due: vote, lead, look at the part, report."""

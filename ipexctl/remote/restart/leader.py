@@ -9,6 +9,7 @@ from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
     AttemptRuns,
+    QueuedRun,
     RunEnded,
     StopNoted,
 )
@@ -32,6 +33,7 @@ CLEAR = 25.0  # for the hosts to end what is left
 AWAY = 60.0  # for hosts to come back, if there are too few
 HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no other does
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
+SHOWN = 3  # earlier runs that are named
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 
 
@@ -42,6 +44,7 @@ class Leader:
         self.heard = dict.fromkeys(self.names, now)  # when each was last connected
         self.at = "", 0  # the phase of the record that it has seen
         self.waits = ""  # for what, as ps shows
+        self.before: "list[QueuedRun]" = []  # in the queue, in its order
         self.queue = WAITS  # what hosts do for their CPUs, with --queue
         self.ended = now  # when the last attempt had ended on a host
         self.watch(now, set())
@@ -221,14 +224,18 @@ class Leader:
         places = {host: states[host].place for host in self.names if host in states}
         away = [host for host in self.names if host not in reached or not places.get(host)]
         known = [place for place in places.values() if place]
-        before = sorted({run for place in known for run in place.before})
-        using = sorted({run for place in known for run in place.using} - set(before))
+        waiting = {run for place in known for run in place.before}
+        before = sorted(waiting, key=lambda run: (run.since, run.run))
+        using = sorted({run for place in known for run in place.using})
         self.queue = LEFT if away else WAITS if before or using else CLAIMS
         if self.queue == CLAIMS and all(place.claimed for place in known):
             return AttemptBegins(1, self.restart_plan.first)
+        self.before = before
+        rows = ["%s of %s" % (run.run, run.owner) for run in before]
+        more = " and %d more" % (len(rows) - SHOWN) if len(rows) > SHOWN else ""
         texts = [
             "place %d in the queue" % (len(before) + 1),
-            "before it: %s" % ", ".join(before) if before else "",
+            "before it: %s" % ", ".join(rows[:SHOWN]) + more if before else "",
             "on its cores: %s" % ", ".join(using) if using else "",
             "not reached: %s" % ", ".join(away) if away else "",
         ]

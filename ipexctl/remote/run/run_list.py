@@ -65,6 +65,7 @@ def op_list(call, root, known_as, only, newest, sizes):
         row = dict(summarize_journal(records), run=run, host=name, alive=alive, kept=kept)
         row.update(last=last_line(folder, records), unreadable=not records and not queued)
         row.update(waits=answer.waits, leads=answer.leads)
+        row["before"] = [waiting.document() for waiting in answer.before]
         row["bytes"] = disk_use.size_of(folder) if sizes else None
         row.update(summarize_attempts(lines, run))
         row.update({"waited": bool(queued)} if records else queued)

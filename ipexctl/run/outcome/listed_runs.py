@@ -12,6 +12,7 @@ from typing import Any
 from ipexctl.base.host_answer import read_record
 from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.values import by, matching_text, plain
+from ipexctl.common.attempt_record import QueuedRun
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
@@ -116,6 +117,8 @@ class RunOnHost:
     cut_off: bool = False  # whether it may continue on hosts that this one could not reach
     waits: str = ""  # what its keeper waits for before the next attempt
     leads: bool = False  # whether that keeper leads
+    # runs that wait for its CPUs longer, in the order of the queue, if its keeper leads
+    before: tuple[QueuedRun, ...] = ()
     waited: bool = False  # it was queued (--queue)
     queued: bool = False  # its first attempt has not begun
     asleep: bool = False  # the same, and no keeper waits: the host was rebooted
@@ -226,6 +229,11 @@ class ListedRun:
         """What its hosts wait for before they start it again."""
         leader_first = sorted(self.seen, key=lambda report: not report.leads)
         return leader_first[0].waits if self.state in NO_RANKS else ""
+
+    @property
+    def before(self) -> tuple[QueuedRun, ...]:
+        """The runs before it in the queue, the next one to begin first."""
+        return next((report.before for report in self.seen if report.leads and self.queued), ())
 
     @property
     def queue_text(self) -> str:
@@ -426,6 +434,16 @@ def _unknown_ending(reports: Sequence[RunOnHost]) -> str:
     report = next((candidate for candidate in reports if candidate.over), None)
     silent = f"{reports[0].host} was switched off, or all processes of the run were killed there"
     return f"{report.host}: {report.over}" if report else silent
+
+
+def name_runs_before(run: ListedRun, runs: Sequence[ListedRun]) -> tuple[str, ...]:
+    """Return the names of the runs before this one in the queue, in its order; the id of a run
+    without a name, with the owner of another account's. `runs`: all that are listed."""
+    listed = {other.first_id: other for other in runs}
+    return tuple(
+        listed[one.run].name_or_id if one.run in listed else f"{one.run} of {one.owner}"
+        for one in run.before
+    )
 
 
 def choose_run(runs: Sequence[ListedRun], text: str) -> ListedRun:
