@@ -29,6 +29,14 @@ def compose_retry_command(typed: Typed, lost: Sequence[str], n: int | None) -> s
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
 
 
+def with_force(typed: Typed) -> str:
+    """Return the command with --force, as a line to paste; "" if it was called from a program."""
+    command, *options = typed.options or ("",)
+    forced = Typed((command, "--force", *options), typed.script) if command else Typed()
+    words = compose_retry_command(forced, (), None)
+    return f"{words}   # start anyway" if words else ""
+
+
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:
     previous = ""
     for word in words:

@@ -106,6 +106,13 @@ def _add_suggested_command(script: Script, options: RunOptions) -> Script:
     certain = script.sources and not any(source.reads_argv for source in script.sources)
     if certain and not options.force:
         refuse_misplaced(options.typed, reordered)
+        args_file = script.project.folder / f"{script.sources[0].path.removesuffix('.py')}.args"
+        if (
+            script.sources[0].arguments and not args_file.exists()
+        ):  # HfArgumentParser reads more arguments there
+            from ipexctl.run.script.check_arguments import refuse_misfit
+
+            refuse_misfit(script.sources, options.args, options.typed)
     note = describe_misplaced(options.typed, reordered)
     return replace(script, typed=reordered, notes=(*script.notes, *filter(None, (note,))))
 

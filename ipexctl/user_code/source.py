@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.user_code.script_arguments import ScriptArguments
 
 Value = bool | int | str | None  # of a keyword: None if only the run will know it
 
@@ -66,6 +67,7 @@ class PythonSource:
     written: frozenset[str] = frozenset()  # folders to which it writes models
     changes_path: bool = False  # sys.path: imports may come from anywhere
     changes_argv: bool = False
+    arguments: ScriptArguments | None = None  # of the script; None: not certain
     reads_argv: bool = False  # itself, or through a library whose options are not in `options`
     called: frozenset[str] = frozenset()  # the last part of the name of everything it calls
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: set in Accelerate or the Trainer

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ipexctl.user_code.python_file import Called, PythonFile, literal_of, text_of
+from ipexctl.user_code.script_arguments import ScriptArguments, read_script_arguments
 from ipexctl.user_code.source import (
     CHECKPOINT,
     SHARDING,
@@ -79,6 +80,7 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
         written=frozenset(_model_folders(file.calls)),
         changes_path=_changes_path(file),
         changes_argv=_changes_argv(file),
+        arguments=_script_arguments(file),
         reads_argv=_reads_argv(file),
         called=frozenset(call.name for call in file.calls),
         sharding=frozenset(_find_sharding(file)),
@@ -122,6 +124,13 @@ def _defined_options(file: PythonFile) -> Iterator[str]:
     for node in file.class_parts():
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id
+
+
+def _script_arguments(file: PythonFile) -> ScriptArguments | None:
+    """Return the script's arguments, if only its own parser sees them."""
+    if not file.main or _changes_argv(file) or _reads_argv(file):
+        return None
+    return read_script_arguments(file)
 
 
 def _changes_argv(file: PythonFile) -> bool:

@@ -36,8 +36,8 @@ PURE = tuple(
 )
 PURE_MAY = frozenset(
     """
-    __future__ ast base64 binascii bisect collections contextlib dataclasses difflib enum fnmatch
-    fractions functools hashlib heapq hmac html io ipaddress itertools json math operator
+    __future__ argparse ast base64 binascii bisect collections contextlib dataclasses difflib enum
+    fnmatch fractions functools hashlib heapq hmac html io ipaddress itertools json math operator
     posixpath re shlex statistics string struct sys textwrap types typing typing_extensions
     unicodedata zlib
     packaging pathspec tomli tomllib yaml
