@@ -78,6 +78,15 @@ class RunEnded(RecordLine):
     by: "Line" = ""  # the host that led
 
 
+class FurtherAttempt(Message):
+    """What the record has of an attempt that followed another one: for `ps` and other commands."""
+
+    attempt: int
+    hosts: "list[Line]"
+    ran: bool  # all of its hosts were ready
+    why: "Line" = ""  # why it did not begin
+
+
 # --- what commands ask a keeper ------------------------------------------------------------------
 
 

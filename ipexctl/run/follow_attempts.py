@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
-from itertools import pairwise
 from typing import Any
 
 from ipexctl.base.host_answer import Answer, Odd, as_type
@@ -17,6 +16,8 @@ from ipexctl.base.sizes import duration
 from ipexctl.base.values import list_of
 from ipexctl.common.attempt_record import (
     AttemptBegins,
+    AttemptEnded,
+    FurtherAttempt,
     KeeperAnswer,
     KeeperQuestion,
     RecordLine,
@@ -44,7 +45,7 @@ from ipexctl.run.jobs.ps import (
     settle_queued_runs,
 )
 from ipexctl.run.outcome import verdict
-from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, shorten_end
 from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
@@ -95,13 +96,25 @@ def _find_last_attempt(record: Iterable[RecordLine]) -> int:
     return max((line.attempt for line in filter_attempts(record)), default=0)
 
 
-def describe_attempts(attempts: Mapping[int, AttemptBegins]) -> list[str]:
-    """Return a line for each attempt but the last, whose result follows."""
-    lines = [attempts[number] for number in sorted(attempts)]
-    return [
-        f"attempt {line.attempt} on {fold(line.hosts)}: {duration(later.lasted)}, {later.why}"
-        for line, later in pairwise(lines)
+def describe_attempts(
+    attempts: Mapping[int, AttemptBegins], endings: Mapping[int, AttemptEnded]
+) -> list[str]:
+    """Return a line for each attempt but the last one, if that ran: its result follows."""
+    unbegun = [
+        FurtherAttempt(number, attempts[number].hosts, ran=False, why=ending.why)
+        for number, ending in sorted(endings.items())
+        if not ending.ran and number in attempts
     ]
+    numbers = {row.attempt for row in unbegun}
+    ran = sorted(attempts.keys() - numbers)
+    before = ran if max(attempts, default=0) in numbers else ran[:-1]
+    lines = [
+        f"attempt {number} on {fold(attempts[number].hosts)}: {duration(ending.lasted)}, "
+        f"{ending.why}"
+        for number in before
+        if (ending := endings.get(number))
+    ]
+    return lines + describe_unbegun(unbegun)
 
 
 def find_last_step(tails: Iterable[Sequence[str]]) -> int | None:
@@ -155,7 +168,9 @@ class Attempts:
     records: AttemptFolders = field(default_factory=AttemptFolders)
     silent: set[Host] = field(default_factory=set)  # hosts that did not answer
     attempts: dict[int, AttemptBegins] = field(default_factory=dict)  # by number, as far as known
+    endings: dict[int, AttemptEnded] = field(default_factory=dict)  # the same
     leaves: bool = False  # -d: a further attempt is not shown
+    alive: bool = False  # whether a keeper lives on a host that has answered last
 
     def watch_returned_hosts(self) -> AbstractContextManager[None]:
         """Make lost hosts that are back spares of the run, until the block ends."""
@@ -165,8 +180,7 @@ class Attempts:
 
     def follow_from(self, number: int) -> RunResult | DetachedRun:
         """Return the result of the last attempt. Raise Unreachable."""
-        records = [read_record(answer["story"]) for answer in self._ask_hosts("record")]
-        lines = [line for record in records for line in filter_attempts(record)]
+        lines = filter_attempts(line for record in self._read_records() for line in record)
         line = next((row for row in lines if row.attempt == number and row.run_id), None)
         if line and number > 1:
             self.painter.note(f"{line.why}; {describe_attempt(line)}")
@@ -185,10 +199,10 @@ class Attempts:
             if self.interrupts.detach:
                 return DetachedRun(self.run_id)
             if not isinstance(line, AttemptBegins):
-                for text in describe_attempts(self.attempts):
+                for text in describe_attempts(self.attempts, self.endings):
                     self.painter.note(text)
                 if line and result.exit_code:
-                    self.painter.note(f"no further attempt: {line.end}")
+                    result = self._note_end(result, number, line.end)
                 returned = [host for host in self.silent if result.is_reachable(host.name)]
                 fan_out(returned, self._reconnect_host)
                 if self.interrupts.count > pressed or (line and line.by_user):
@@ -210,6 +224,19 @@ class Attempts:
             number = line.attempt
             result = self._show_attempt(line) or result
         return result
+
+    def _note_end(self, result: RunResult, number: int, end: str) -> RunResult:
+        """Say why no attempt follows. Return the result: if the last attempts did not begin, that
+        is the cause."""
+        if self._did_not_begin(number):
+            return replace(result, cause=end)
+        ending = self.endings.get(number)
+        self.painter.note(f"no further attempt: {shorten_end(end, ending.why if ending else '')}")
+        return result
+
+    def _did_not_begin(self, number: int) -> bool:
+        ending = self.endings.get(number)
+        return ending is not None and not ending.ran
 
     def follow_queued(self) -> RunResult | DetachedRun:
         """Wait for the first attempt, and return the result of the last one."""
@@ -246,15 +273,13 @@ class Attempts:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
                 self._ask_hosts("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
-            answers = self._ask_hosts("record")
-            records = [read_record(answer["story"]) for answer in answers]
-            lines = [line for record in records for line in filter_attempts(record)]
-            self.attempts |= {line.attempt: line for line in lines}
+            records = self._read_records()
+            lines = filter_attempts(line for record in records for line in record)
             furthest = sorted(records, key=_find_last_attempt, reverse=True)
             later = [line for line in lines if line.attempt > number]
             if later:
                 return min(later, key=lambda line: line.attempt)
-            alive = any(answer["alive"] is True for answer in answers)
+            alive = self.alive
             ended = [end for record in furthest for end in record[-1:] if isinstance(end, RunEnded)]
             if endings := [line for line in ended if not line.cut_off]:
                 return endings[0]
@@ -272,6 +297,18 @@ class Attempts:
                     reason, last_question = self._note_waits(reason), time.monotonic()
             time.sleep(LOOK)
         return end
+
+    def _read_records(self) -> list[tuple[RecordLine, ...]]:
+        """Return the record of the run as each host has it."""
+        answers = self._ask_hosts("record")
+        self.alive = any(answer["alive"] is True for answer in answers)
+        records = [read_record(answer["story"]) for answer in answers]
+        for line in (line for record in records for line in record):
+            if isinstance(line, AttemptBegins):
+                self.attempts[line.attempt] = line
+            elif isinstance(line, AttemptEnded):
+                self.endings[line.ended] = line
+        return records
 
     def _read_run(self) -> ListedRun | None:
         hosts = [host for host in self.fleet.agents if host not in self.silent]
@@ -309,11 +346,12 @@ class Attempts:
         return [answer for answer in answers.values() if not isinstance(answer, HostDown)]
 
     def _show_attempt(self, line: AttemptBegins) -> RunResult | DetachedRun | None:
-        """Show an attempt; None: its hosts did not report it in time. Lost hosts are not asked."""
+        """Show an attempt; None: it did not begin, or its hosts did not report it in time. Lost
+        hosts are not asked."""
         root = self.fleet.root
         target = replace(self.fleet.target, limit=tuple(line.hosts), exclude=())
         deadline, self.busy = time.monotonic() + SHOWS, line.hosts
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._did_not_begin(line.attempt):
             with suppress(IpexctlError), Fleet(target, root) as fleet:
                 text = f"{self.run_id}-r{line.attempt:02d}"  # without it, the last one is meant
                 run = find_run(fleet, text, newest=NEWEST)  # its journals may not be there yet
@@ -321,6 +359,7 @@ class Attempts:
                     fleet, run, self.painter, self.interrupts, self.records, restarts=1
                 )
             time.sleep(LOOK)
+            self._read_records()
         return None
 
     def _note_return(self, name: str) -> None:

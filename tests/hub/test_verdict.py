@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipexctl.common.attempt_record import FurtherAttempt
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.run.jobs import ps
@@ -237,7 +238,8 @@ def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agre
 
 
 def test_a_run_whose_next_attempt_is_recorded_but_not_there_yet_is_not_over() -> None:
-    parts = [replace(part(name, lost("b", SILENT, 12)), kept=True, later=True) for name in "ac"]
+    later = (FurtherAttempt(2, ["a", "c"], ran=False),)
+    parts = [replace(part(name, lost("b", SILENT, 12)), kept=True, further=later) for name in "ac"]
     (run,) = listed_runs.merge_runs(parts)
     assert (run.state, run.over) == (ListedState.RESTARTING, False)
     (run,) = listed_runs.merge_runs(replace(one, kept=False) for one in parts)  # no keeper is left
@@ -247,7 +249,8 @@ def test_a_run_whose_next_attempt_is_recorded_but_not_there_yet_is_not_over() ->
 def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_answer() -> None:
     fleet: Any = SimpleNamespace(failures=[SimpleNamespace(host="b")])
     seen = replace(part("a", lost("b", SILENT, 12)), about=About(hosts=("a", "b")))
-    for over, away in (({"later": True}, ["b"]), ({"settled": True}, [])):
+    later = (FurtherAttempt(2, ["b"], ran=True),)
+    for over, away in (({"further": later}, ["b"]), ({"settled": True}, [])):
         (run,) = listed_runs.merge_runs([replace(seen, **over)])
         assert [down.host for down in ps._find_unanswering(fleet, run)] == away
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.common.attempt_record import AttemptBegins
+from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded
 from ipexctl.run.follow_attempts import (
     describe_attempt,
     describe_attempts,
@@ -42,7 +42,8 @@ def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> 
 
 def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
     first, second = read_attempts([FIRST, SECOND])
-    (line,) = describe_attempts({2: second, 1: first})
+    ending = AttemptEnded(1, True, True, "node02: lost", "", ["node02"], 80.0, "")
+    (line,) = describe_attempts({2: second, 1: first}, {1: ending})
     assert "node[01-02]" in line and "1 min 20 s" in line and second.why in line
 
 

@@ -392,9 +392,12 @@ class Keeper:
     def start(self, order: StartOrder, attempt, layout: "CheckpointLayout | None"):
         run_id = run_id_of(self.base, attempt)
         order = order.replace(keys=self.keys, root=self.order.root, run_id=run_id)
-        run_folders.hold_folder(
-            root_folder.make_subfolder(os.path.dirname(self.runs), "runs", run_id)
-        )
+        try:
+            folder = root_folder.make_subfolder(os.path.dirname(self.runs), "runs", run_id)
+        except Failure as e:  # a full disk: the leader has to know why this host cannot begin
+            self.take(self.name, PartFailed(attempt, e.what))
+            return
+        run_folders.hold_folder(folder)
         self.part = Part(self, order, attempt)
         start_thread(self.begin_part, self.part, layout, self.attempts())
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
+    AttemptRuns,
+    FurtherAttempt,
     KeeperAnswer,
     RecordLine,
     RunEnded,
@@ -101,27 +103,46 @@ def find_queued_run(lines, kept, asleep):
 
 def summarize_attempts(documents, run):
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
-    loss ended it, stopped: why no attempt follows, if a user wanted that, else "", done: whether
-    the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
-    another attempt followed, settled: whether the run is over according to that record}."""
+    loss ended it, why: how it ended, stopped: why no attempt follows, if a user wanted that, else
+    "", done: whether the run succeeded, cut_off: whether it may go on where this host could not
+    reach, further: the attempts after this one, settled: whether the run is over according to that
+    record, end: why it is over then}."""
     record = []
     for line in documents:
         with suppress(TypeError):  # another version of ipexctl wrote it
             record.append(RecordLine.any_of(line))
     numbers = {line.run_id: line.attempt for line in record if isinstance(line, AttemptBegins)}
     attempt_ends = [line for line in record if isinstance(line, AttemptEnded)]
-    lost_hosts = [line.lost + line.away for line in attempt_ends if line.ended == numbers.get(run)]
+    own_ends = [line for line in attempt_ends if line.ended == numbers.get(run)]
     run_ends = [line for line in record if isinstance(line, RunEnded)]
+    agreed_ends = [line.end for line in run_ends if not line.cut_off]
     stop_reasons = [line.end for line in run_ends if line.by_user]
-    is_last = list(numbers)[-1:] in ([run], [])  # [] before the first one
+    match = ATTEMPT.search(run)
+    further = list_further_attempts(record, int(match.group(1)) if match else 1)
     return {
-        "lost": lost_hosts[-1] if lost_hosts else [],
-        "stopped": stop_reasons[-1] if stop_reasons and is_last else "",
-        "later": bool(numbers) and not is_last,
-        "settled": any(not line.cut_off for line in run_ends),
+        "lost": own_ends[-1].lost + own_ends[-1].away if own_ends else [],
+        "why": own_ends[-1].why if own_ends else "",
+        "stopped": stop_reasons[-1] if stop_reasons and not further else "",
+        "further": [attempt.document() for attempt in further],
+        "settled": bool(agreed_ends),
+        "end": agreed_ends[-1] if agreed_ends else "",
         "done": any(line.well for line in run_ends),
         "cut_off": any(line.cut_off for line in run_ends),
     }
+
+
+def list_further_attempts(record, number):
+    """Return a FurtherAttempt for each one after that `number`."""
+    ends = {line.ended: line for line in record if isinstance(line, AttemptEnded)}
+    running = {line.running for line in record if isinstance(line, AttemptRuns)}
+    further = []
+    for line in record:
+        if isinstance(line, AttemptBegins) and line.attempt > number:
+            end = ends.get(line.attempt)
+            ran = end.ran if end else line.attempt in running
+            why = "" if ran or end is None else end.why
+            further.append(FurtherAttempt(line.attempt, line.hosts, ran, why))
+    return further
 
 
 def name_in(run, folder, name):

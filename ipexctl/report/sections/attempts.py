@@ -8,6 +8,7 @@ from ipexctl.base.sizes import count, duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.hang.diagnosis import stall_of
+from ipexctl.run.outcome.listed_runs import find_unbegun
 
 TITLE = "Attempts"
 HEADS = ("Attempt", "Hosts", "Began from", "Steps", "Repeated", "Lasted", "Why it ended")
@@ -37,6 +38,9 @@ def section_document(material: Material) -> dict[str, Any]:
             ]
         )
         reached = max(reached, steps[1]) if steps else reached
+        for row in find_unbegun(attempt.run.further):
+            ending = f"it did not begin: {row.why}"
+            rows.append([str(row.attempt), fold(row.hosts), "", "none", "", "", ending])
     return {"attempts": rows if len(rows) > 1 else []}
 
 
@@ -54,5 +58,6 @@ def _find_step_range(
 
 def _ending_text(attempt: Attempt) -> str:
     run, bad = attempt.run, attempt.bad_loss
-    ending = (run.cause or run.state.value, stall_of(run), bad and f"the loss is {bad}")
+    cause = run.attempt_cause or run.cause or run.state.value
+    ending = (cause, stall_of(run), bad and f"the loss is {bad}")
     return "; ".join(str(text) for text in ending if text)

@@ -71,7 +71,7 @@ def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     lines = mask.mask_text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
     lines = [line for line in lines if line.strip()]
     known = result.get("known") if isinstance(result.get("known"), dict) else None
-    texts = [run.cause or f"exit code {run.exit_code}"] if failed else []
+    texts = [*(run.end_texts or [f"exit code {run.exit_code}"])] if failed else []
     for key, words in CONSEQUENCES.items() if failed else ():
         if ranks := list_of(result.get(key)):
             texts.append(f"{count(len(ranks), 'more rank')} {words}")

@@ -16,7 +16,12 @@ from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
 from ipexctl.run.jobs.run_filter import is_of_project
-from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState
+from ipexctl.run.outcome.listed_runs import (
+    NO_RANKS,
+    ListedRun,
+    ListedState,
+    find_unbegun,
+)
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
@@ -83,7 +88,8 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
         size = f", {format_bytes(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     lines += [Text(f"  {cut}, for {duration(seconds)}", "yellow") for cut, seconds in run.cut]
-    texts = ((run.cause, ""), (run.waits, "yellow"), (_find_stall(run), "yellow"), (run.last, ""))
+    texts = [(text, "") for text in run.end_texts]
+    texts += [(run.waits, "yellow"), (str(_find_stall(run) or ""), "yellow"), (run.last, "")]
     for text, style in texts:
         if text:
             lines.append(Text(f"  {text}", style))
@@ -121,6 +127,11 @@ def run_document(run: ListedRun) -> dict[str, Any]:
         "state": run.state.value,
         "exit_code": run.exit_code,
         "cause": run.cause or None,
+        "no_further_attempt": run.no_further or None,
+        "attempts_not_begun": [
+            {"attempt": row.attempt, "hosts": row.hosts, "cause": row.why}
+            for row in find_unbegun(run.further)
+        ],
         "ranks": run.about.ranks,
         "ranks_started": run.started,
         "ranks_ended_well": run.ok,

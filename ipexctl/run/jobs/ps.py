@@ -12,6 +12,7 @@ from typing import Any
 from ipexctl.base.host_answer import Answer, read_rows
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.attempt_record import KeeperQuestion
+from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, Unreachable, worst_exit
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.facts.other_runs_facts import LiveRun
@@ -252,8 +253,8 @@ def wait_for_run(
 
 def _find_unanswering(fleet: Fleet, run: ListedRun) -> list[HostDown]:
     """Return hosts of the run that do not answer, unless another host knows how it ended."""
-    ended = run.state is not ListedState.LOST and not run.later
-    return [d for d in fleet.failures if not ended and d.host in (*run.about.hosts, *run.targets)]
+    hosts = (*run.about.hosts, *run.targets)
+    return [down for down in fleet.failures if run.may_go_on and down.host in hosts]
 
 
 def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
@@ -338,8 +339,9 @@ def make_verdict_reader(
 def reread_attempt(
     fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None
 ) -> ListedRun | None:
-    """Return one attempt of a run."""
-    attempts = gather_runs(fleet, only=run_id, hosts=hosts)
+    """Return one attempt of a run. All are asked for: the record of the run decides only how the
+    last one ended."""
+    attempts = gather_runs(fleet, only=ATTEMPT.sub("", run_id), hosts=hosts)
     return next((run for run in attempts if run.id == run_id), None)
 
 

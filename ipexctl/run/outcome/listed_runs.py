@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,8 +12,9 @@ from typing import Any
 
 from ipexctl.base.host_answer import read_record
 from ipexctl.base.located_errors import nearest_word
+from ipexctl.base.sizes import fold_numbers
 from ipexctl.base.values import by, matching_text, plain
-from ipexctl.common.attempt_record import QueuedRun
+from ipexctl.common.attempt_record import FurtherAttempt, QueuedRun
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
@@ -111,8 +113,10 @@ class RunOnHost:
     stopped: str = ""  # why there is no further attempt, if a user wanted that
     # hosts whose loss ended this attempt, or that were away then, according to the run's record
     lost: tuple[str, ...] = ()
-    later: bool = False  # whether another attempt followed, according to that
+    why: str = ""  # how this attempt ended, according to that
+    further: tuple[FurtherAttempt, ...] = ()  # the attempts after this one, according to that
     settled: bool = False  # whether the run is over, according to that
+    end: str = ""  # why it is over, according to that
     done: bool = False  # whether it succeeded, according to that
     cut_off: bool = False  # whether it may continue on hosts that this one could not reach
     waits: str = ""  # what its keeper waits for before the next attempt
@@ -139,6 +143,8 @@ class ListedRun:
     last: str
     seen: tuple[RunOnHost, ...]  # for each host of the run whose journal a host here has
     bytes: int | None
+    attempt_cause: str = ""  # how this attempt ended, if the cause is what followed it
+    no_further: str = ""  # why no attempt followed, of a run that failed
 
     @property
     def name_or_id(self) -> str:
@@ -160,8 +166,7 @@ class ListedRun:
 
     @property
     def attempt(self) -> int:
-        match = ATTEMPT.search(self.id)
-        return int(match[1]) if match else 1
+        return _attempt_number(self.id)
 
     @property
     def attempt_id(self) -> str:
@@ -191,9 +196,22 @@ class ListedRun:
         return self.over and waited
 
     @property
+    def further(self) -> tuple[FurtherAttempt, ...]:
+        """The attempts after this one that the record of the run has, also those that did not
+        begin."""
+        return further_attempts(self.seen)
+
+    @property
     def later(self) -> bool:
-        """Whether another attempt followed."""
-        return any(report.later for report in self.seen)
+        """Whether another attempt followed, and ran."""
+        return any(attempt.ran for attempt in self.further)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it may still run on hosts that were not asked."""
+        decides = any(report.leads for report in self.seen)  # the majority is among those asked
+        known = self.settled or (decides and self.state is ListedState.RESTARTING)
+        return not known and (self.state is ListedState.LOST or bool(self.further))
 
     @property
     def settled(self) -> bool:
@@ -207,6 +225,14 @@ class ListedRun:
     @property
     def cause(self) -> str:
         return self.verdict.cause if self.verdict else ""
+
+    @property
+    def end_texts(self) -> tuple[str, ...]:
+        """Why it ended, the attempts after it that did not begin, and why none followed."""
+        own = f"attempt {self.attempt}: {self.attempt_cause}" if self.attempt_cause else ""
+        unbegun = describe_unbegun(find_unbegun(self.further))
+        no_further = f"no further attempt: {self.no_further}" if self.no_further else ""
+        return tuple(filter(None, (self.cause, own, *unbegun, no_further)))
 
     @property
     def unreadable(self) -> bool:
@@ -297,29 +323,9 @@ def merge_runs(reports: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
         for run_id, seen in by_run.items()
         if run_id and any(map(_was_there, seen.values()))
     }
-    runs = [_merge_run(begun[run_id]) for run_id in sorted(begun, reverse=True)]
-    newest = {run.first_id: run for run in reversed(runs)}
-    return tuple(_settle_last_attempt(run) if run is newest[run.first_id] else run for run in runs)
-
-
-def _settle_last_attempt(run: ListedRun) -> ListedRun:
-    """Return the last attempt known to these hosts as the run's record has it: its hosts may not
-    have seen how it ended, and those of a later attempt may be out of reach."""
-    if run.over and run.queued:
-        return replace(run, state=ListedState.QUEUED, verdict=None)
-    if run.over and any(report.done for report in run.seen):
-        return replace(run, state=ListedState.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
-    if run.over and all(report.cut_off for report in run.seen):
-        why = "its hosts here were cut off from others, on which it may go on"
-        unknown = Verdict(EXIT_LOST, verdict.UNKNOWN, why)
-        return replace(run, state=ListedState.LOST, verdict=unknown)
-    if not run.over or run.state is ListedState.DONE or run.settled or not run.kept:
-        return run
-    lost = {report.verdict.lost for report in run.seen if report.verdict and report.verdict.lost}
-    if run.verdict and len(lost) > 1 and not recorded_losses(run.seen):
-        why = "its hosts do not reach each other, and have not agreed yet on which were lost"
-        run = replace(run, verdict=replace(run.verdict, cause=why))
-    return replace(run, state=ListedState.RESTARTING)
+    newest = {ATTEMPT.sub("", run_id): run_id for run_id in sorted(begun)}.values()
+    ids = sorted(begun, reverse=True)
+    return tuple(_merge_run(begun[run_id], is_last=run_id in newest) for run_id in ids)
 
 
 def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
@@ -333,29 +339,139 @@ def _was_there(report: RunOnHost) -> bool:
     return recorded or report.alive or report.unreadable or report.format not in (None, FORMAT)
 
 
-def _merge_run(reports: tuple[RunOnHost, ...]) -> ListedRun:
+def _merge_run(reports: tuple[RunOnHost, ...], *, is_last: bool) -> ListedRun:
     """Merge the reports of all hosts about one run."""
     about = max((report.about for report in reports), key=lambda a: (a.ranks, a.command))
     ok, started = (sum(getattr(report, name) for report in reports) for name in ("ok", "started"))
-    deciding = _deciding_reports(reports, about)
-    outcome = _verdict_of_run(reports, about, ok, deciding)
+    end = decide_run_end(reports, about, ok, is_last=is_last)
     lines = sorted(filter(None, (report.last for report in reports)))
     last = next((text for _, text in lines if _says_something(text)), "")
-    words = plain(outcome.last, 400) if outcome else ""
+    words = plain(end.verdict.last, 400) if end.verdict else ""
     sizes = [report.bytes for report in reports if report.bytes is not None]
     return ListedRun(
         id=reports[0].run,
         about=about,
-        state=_state_of_run(reports, outcome),
+        state=end.state,
         began=min((report.began for report in reports if report.began), default=0.0),
-        seconds=max(report.seconds for report in deciding or reports),
+        seconds=max(report.seconds for report in end.deciding or reports),
         started=started,
         ok=ok,
-        verdict=outcome,
+        verdict=end.verdict,
         last=words or last,
         seen=reports,
         bytes=sum(sizes) if sizes else None,
+        attempt_cause=end.attempt_cause,
+        no_further=end.no_further,
     )
+
+
+# --- how a run ended, and why: all commands read it from here -------------------------------------
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """The state of a run (of one attempt, with --restarts), and how it ended."""
+
+    state: ListedState
+    verdict: Verdict | None  # None: it has not ended, and nothing has failed
+    deciding: Sequence[RunOnHost] = ()  # the hosts that know how it ended, the best source first
+    attempt_cause: str = ""  # how this attempt ended, if the cause is what followed it
+    no_further: str = ""  # why no attempt followed, of a run that failed
+
+
+def decide_run_end(reports: Sequence[RunOnHost], about: About, ok: int, *, is_last: bool) -> RunEnd:
+    """Decide the state of a run and why it ended, from what its hosts report. `ok`: ranks that
+    succeeded; `is_last`: no later attempt is listed. The record of the run, on which its keepers
+    have agreed, decides about the last attempt: its hosts may not have seen how the run ended."""
+    deciding = _deciding_reports(reports, about)
+    outcome = _verdict_of_run(reports, about, ok, deciding)
+    end = RunEnd(_state_of_run(reports, outcome), outcome, deciding)
+    if not is_last or end.state in ACTIVE:
+        return end
+    settled = any(report.settled for report in reports)
+    stopped = any(report.stopped for report in reports)
+    if all(report.queued for report in reports) and not (settled or stopped):
+        return RunEnd(ListedState.QUEUED, None, deciding)
+    if any(report.done for report in reports):
+        return RunEnd(ListedState.DONE, Verdict(EXIT_OK, "ranks", ""), deciding)
+    if all(report.cut_off for report in reports):
+        why = "its hosts here were cut off from others, on which it may go on"
+        return RunEnd(ListedState.LOST, Verdict(EXIT_LOST, verdict.UNKNOWN, why), deciding)
+    if end.state is ListedState.DONE:
+        return end
+    if settled:
+        return _as_recorded(end, reports)
+    return _restarting(end, reports) if any(report.kept for report in reports) else end
+
+
+def _restarting(end: RunEnd, reports: Sequence[RunOnHost]) -> RunEnd:
+    """Return the end of an attempt whose keepers decide how the run goes on."""
+    lost = {report.verdict.lost for report in reports if report.verdict and report.verdict.lost}
+    if end.verdict and len(lost) > 1 and not recorded_losses(reports):
+        why = "its hosts do not reach each other, and have not agreed yet on which were lost"
+        end = replace(end, verdict=replace(end.verdict, cause=why))
+    return replace(end, state=ListedState.RESTARTING)
+
+
+def _as_recorded(end: RunEnd, reports: Sequence[RunOnHost]) -> RunEnd:
+    """Return the end of a run that is over according to its record: what the record has, if
+    attempts followed that did not begin, or if it is not known how this attempt ended."""
+    recorded = next((report.end for report in reports if report.end), "")
+    if end.state is ListedState.STOPPED or not recorded:
+        return end
+    further = further_attempts(reports)
+    known = end.verdict if end.verdict and end.verdict.ended_by != verdict.UNKNOWN else None
+    if known and not further:
+        why = next((report.why for report in reports if report.why), "")
+        return replace(end, no_further=shorten_end(recorded, why))
+    if known and not any(later.ran for later in further):
+        decided = replace(known, cause=recorded)
+        return RunEnd(ListedState.FAILED, decided, end.deciding, known.cause)
+    unknown = Verdict(EXIT_LOST, verdict.UNKNOWN, recorded)
+    return RunEnd(ListedState.FAILED, unknown, end.deciding)
+
+
+def further_attempts(reports: Iterable[RunOnHost]) -> tuple[FurtherAttempt, ...]:
+    """Return the attempts after this one, from the longest record."""
+
+    def known(report: RunOnHost) -> tuple[bool, int, int]:
+        outcomes = sum(attempt.ran or bool(attempt.why) for attempt in report.further)
+        return report.settled, len(report.further), outcomes
+
+    furthest = max(reports, key=known, default=None)
+    return furthest.further if furthest else ()
+
+
+def shorten_end(end: str, why: str) -> str:
+    """Return why the run is over without `why` its last attempt ended, which has been said."""
+    return end.removeprefix(why).lstrip(":; ") or end
+
+
+def find_unbegun(further: Iterable[FurtherAttempt]) -> list[FurtherAttempt]:
+    """Return the attempts right after this one that did not begin."""
+    after = itertools.takewhile(lambda attempt: not attempt.ran, further)
+    return [attempt for attempt in after if attempt.why]
+
+
+def describe_unbegun(attempts: Iterable[FurtherAttempt]) -> list[str]:
+    """Say why attempts did not begin; of several in a row with one reason, once."""
+    groups = itertools.groupby(attempts, lambda attempt: (attempt.hosts, attempt.why))
+    return [
+        f"{_attempts_text([attempt.attempt for attempt in rows])} on {fold(hosts)} did not begin: "
+        f"{why}"
+        for (hosts, why), rows in groups
+    ]
+
+
+def _attempts_text(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"attempt {numbers[0]}"
+    return f"attempts {fold_numbers(numbers)}"
+
+
+def _attempt_number(run_id: str) -> int:
+    match = ATTEMPT.search(run_id)
+    return int(match[1]) if match else 1
 
 
 def _state_of_run(reports: Sequence[RunOnHost], outcome: Verdict | None) -> ListedState:
@@ -488,9 +604,11 @@ def _find_attempt(runs: Sequence[ListedRun], last: ListedRun, number: int) -> Li
     for run in attempts:
         if run.attempt == number:
             return run
+    unbegun = [row for run in attempts for row in find_unbegun(run.further)]
+    texts = describe_unbegun(row for row in unbegun if row.attempt == number)
     raise InputError(
         f"{last.about.name or last.first_id} has no attempt {number} on these hosts",
-        why=_list_run_ids(attempts),
+        why="".join(texts[:1]) or _list_run_ids(attempts),
         hint="ipexctl ps -a",
         slug="unknown-run",
     )
