@@ -19,6 +19,7 @@ from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.jobs.metrics import RankPoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.training_state import Training, TrainingProgress
+from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.watch.metric_formats import metric_formats
 
 _LEFT = 'style="text-align:left"'
@@ -32,6 +33,7 @@ class RunStatus:
     seconds: float
     progress: TrainingProgress = TrainingProgress()
     losses: tuple[float, ...] = ()
+    speed: Speed | None = None
 
     @property
     def state(self) -> str:
@@ -45,7 +47,7 @@ class RunStatus:
     @property
     def rate(self) -> float | None:
         """The steps per second."""
-        return self.progress.rate
+        return self.speed.steps_per_second if self.speed else None
 
     def __repr__(self) -> str:
         """Return one line, for a terminal."""
@@ -69,7 +71,7 @@ class RunStatus:
         yield "command", mask.mask_text(printable_text(run.about.command))
         total = f" of {progress.total}" if progress.total else ""
         yield "step", "" if progress.step is None else f"{progress.step}{total}"
-        yield "steps/s", "" if progress.rate is None else f"{progress.rate:.3g}"
+        yield "speed", str(self.speed or "")
         yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._end_losses()))
         yield "first cause", mask.mask_text(printable_text(run.cause))
         yield "held up by", printable_text(str(stall_of(run) or ""))
@@ -127,7 +129,7 @@ class RunHandle:
 
     def status(self) -> RunStatus:
         """Return state, step, steps per second, losses and first cause."""
-        from ipexctl.run.jobs.metrics import read_metrics
+        from ipexctl.run.jobs.metrics import measure_rank_speed, read_metrics
 
         metrics = read_metrics(self._target, self.id, FIRST, self._root)
         training, last = Training(metric_formats()), 0.0
@@ -137,7 +139,8 @@ class RunHandle:
                 last = point.time
         losses = tuple(point.point.loss for point in metrics.points if point.point.loss is not None)
         run = metrics.run
-        return RunStatus(run, run.seconds_at(time.time()), training.progress(last), losses)
+        progress, speed = training.progress(last), measure_rank_speed(metrics.points)
+        return RunStatus(run, run.seconds_at(time.time()), progress, losses, speed)
 
     @property
     def state(self) -> str:

@@ -26,9 +26,9 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison import difference_lines
-from ipexctl.report.comparison.recorded_inputs import RunInputs, RunRecord, Speed, speed_of
+from ipexctl.report.comparison.recorded_inputs import RunInputs, RunRecord
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
-from ipexctl.report.material.host_record import HostRecord, Printed, group_by_rank, read_host_record
+from ipexctl.report.material.host_record import HostRecord, Printed, read_host_record
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
@@ -36,7 +36,7 @@ from ipexctl.report.report_page import Assets, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.checkpoints.listed_checkpoints import explain_beginning
 from ipexctl.run.follow_attempts import filter_attempts, read_record
-from ipexctl.run.jobs.metrics import RankPoint, read_metrics
+from ipexctl.run.jobs.metrics import RankPoint, measure_run_speed, read_metrics
 from ipexctl.run.jobs.ps import ask_run_hosts, find_run, gather_runs
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import FOLDER, find_run_folder
@@ -179,7 +179,7 @@ def with_output(
     lines = [[_printed_by_rank(attempt, p) for p in points[attempt.run.id]] for attempt in attempts]
     numbered = with_steps(lines)
     return [
-        replace(attempt, printed=row, speed=measured_speed(points[attempt.run.id]))
+        replace(attempt, printed=row, speed=measure_run_speed(points[attempt.run.id]))
         for attempt, row in zip(attempts, numbered, strict=True)
     ]
 
@@ -239,16 +239,6 @@ def _run_record(attempt: Attempt, name: str) -> RunRecord:
         attempt.of_run,
         attempt.speed,
     )
-
-
-def measured_speed(points: Sequence[RankPoint]) -> Speed | None:
-    """Return the speed of the lowest rank that prints its steps."""
-    for rank_points in group_by_rank((point.rank, point) for point in points).values():
-        steps = [(p.time, p.point.step) for p in rank_points if p.time and p.point.step is not None]
-        rates = [p.point.rate for p in rank_points if p.point.rate]
-        if speed := speed_of([(at, step) for at, step in steps if step is not None], rates):
-            return speed
-    return None
 
 
 def show_report(result: RunReport) -> None:

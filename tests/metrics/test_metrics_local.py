@@ -35,7 +35,7 @@ def test_metrics_of_a_run(tmp_path: Path):
     shown = here.call("metrics", run["run_id"])
     assert shown.returncode == 0, shown.stderr
     first, second = shown.stdout.splitlines()
-    assert "r00  step 1 to 5" in first and "2.5 it/s" in first
+    assert "r00  step 1 to 5" in first and "2.50 steps/s" in first
     assert "r01  step 1 to 5 " in second and " 2 -> nan " in second and " 6 lines" in second
 
     rows = list(csv.DictReader(io.StringIO(here.call("metrics", "@last", "--csv").stdout)))

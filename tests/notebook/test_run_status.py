@@ -20,6 +20,7 @@ from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.output.metric_lines import Point
 from ipexctl.run.output.training_state import TrainingProgress
+from ipexctl.run.pace.run_speed import Speed
 from tests.refused import refused
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07"
@@ -71,14 +72,15 @@ def test_what_hosts_said_stays_text() -> None:
 
 
 def test_a_status_has_what_matters_first() -> None:
-    status = RunStatus(a_run(), 12.0, TrainingProgress(step=3, total=9, rate=4.2), (2.0, nan, 0.5))
+    speed = Speed(4.2, 0.1, 3)
+    status = RunStatus(a_run(), 12.0, TrainingProgress(step=3, total=9), (2.0, nan, 0.5), speed)
     _, texts = texts_of(status._repr_html_())
     assert texts[:3] == [
         f"run {status.run.id} (bert)",
         "state",
         "failed, 2 ranks on node[01-02], 12 s",
     ]
-    assert texts[texts.index("steps/s") + 1] == "4.2"
+    assert texts[texts.index("speed") + 1] == "4.2 steps/s"
     assert texts[texts.index("loss") + 1] == "2 -> 0.5"
     assert (status.state, status.cause, status.rate) == ("failed", HOSTILE, 4.2)
     bare = RunStatus(a_run(ListedState.RUNNING, ""), 3.0)

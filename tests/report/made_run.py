@@ -12,6 +12,7 @@ from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict
+from ipexctl.run.pace.run_speed import Counted, measure_speed
 from ipexctl.run.plan.launch import LaunchPlan
 
 EVERY = 2.5  # seconds between two samples
@@ -121,7 +122,9 @@ def attempt(run: ListedRun, *, steps: int = 100, slow: float = 3.0, **more: Any)
         record(h, hosts, ppn, busy=3.0 if h == hosts - 1 else slow, began=run.began, **more)
         for h in range(hosts)
     )
-    return Attempt(run, records, lines(run.about.ranks, steps))
+    printed = lines(run.about.ranks, steps)
+    own = [Counted(p.at or 0.0, p.step or 0) for p in printed if p.rank == 0]
+    return Attempt(run, records, printed, speed=measure_speed(own))
 
 
 def material(*attempts: Attempt, **more: Any) -> Material:

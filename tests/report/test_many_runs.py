@@ -32,6 +32,7 @@ from ipexctl.report.many.run_table import (
 )
 from ipexctl.report.material.host_record import Printed
 from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.pace.run_speed import Speed
 from tests.report.made_run import attempt, made
 
 RUN_ID = "20260101-120000-abcdef"
@@ -192,10 +193,11 @@ def test_of_a_long_log_complete_lines_from_all_of_it_are_sent(tmp_path: Path) ->
 
 
 def test_a_row_has_its_times_and_speed_as_words_of_the_other_page() -> None:
-    run = replace(known(1), printed=attempt(made()).printed)
+    run = replace(known(1), printed=attempt(made()).printed, speed=Speed(2.0, 0.1, 3))
     (row,) = runs_document([run], SecretMask())["runs"]
-    assert (row["took"], row["seconds"], row["rate"]) == ("1 min", 60.0, 2.0)
+    assert (row["took"], row["seconds"]) == ("1 min", 60.0)
+    assert (row["speed"]["text"], row["speed"]["rate"]) == ("2.0 steps/s", 2.0)
     assert row["when"] == time.strftime("%Y-%m-%d %H:%M", time.localtime(1000.0))
-    bare = replace(run, run=replace(run.run, began=0.0, seconds=0.0), printed=())
+    bare = replace(run, run=replace(run.run, began=0.0, seconds=0.0), printed=(), speed=None)
     (row,) = runs_document([bare], SecretMask())["runs"]
-    assert not row["when"] and not row["took"] and row["seconds"] is row["rate"] is None
+    assert not row["when"] and not row["took"] and row["seconds"] is row["speed"] is None

@@ -51,7 +51,8 @@ def test_a_good_run():
     assert found["tone"] == "good" and found["cause"] is None
     assert found["headline"] == "Succeeded after 1 min: 2 ranks on 2 hosts"
     shown = cards(found)
-    assert shown["Speed"] == "2 steps/s" and shown["Loss"] == "0.01005" and shown["Time"] == "1 min"
+    assert (shown["Speed"], shown["Loss"]) == ("2.00 steps/s", "0.01005")
+    assert shown["Time"] == "1 min"
     assert shown["Waiting"] == "25%"
     assert [one["title"] for one in found["heat"]] == [
         "Step time of each rank",

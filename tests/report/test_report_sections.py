@@ -145,8 +145,8 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
     made_cards = cards.section_document(of)["cards"]
     shown = {card["label"]: (card["value"], card["note"]) for card in made_cards}
     assert shown["Last checkpoint"][0] == "step 30"
-    # 2 attempts with 2 ranks of 3 CPUs, from the first sample to the last
-    assert shown["CPU time"] == ("11 min", "used by the ranks")
+    # 2 attempts with 2 ranks of 3 CPUs, until the last sample
+    assert shown["CPU time"] == ("11 min 30 s", "used by the ranks")
     note = shown["Time"][1]
     assert note.startswith("all attempts, 10 s between them; 1 min in attempt 2: ")
     assert "2 min 5 s" in result.section_document(of)["queued"]

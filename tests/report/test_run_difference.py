@@ -17,15 +17,14 @@ from ipexctl.report.comparison.recorded_inputs import (
     HostInputs,
     RunInputs,
     RunRecord,
-    Speed,
     read_inputs,
-    speed_of,
 )
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
 from ipexctl.report.comparison.step_costs import step_costs
 from ipexctl.report.sections.differences import comparison_document
 from ipexctl.run.outcome.run_inputs import MOST_FILES, collect_run_inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
+from ipexctl.run.pace.run_speed import Counted, Speed, measure_speed, round_known
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from tests import made
 
@@ -204,16 +203,61 @@ def test_a_secret_argument_is_not_shown():
 
 
 def test_speed_is_the_median_of_windows_without_the_first():
-    steps = [(float(t), max(0, 10 * (t - 5))) for t in range(41)]  # 5 s until the first step
-    assert speed_of(steps) == Speed(10.0, 0.0, 7)
-    assert speed_of([(0.0, 1), (1.0, 2)]) is None
-    assert speed_of([], [2.0]) is None  # its spread is not known
-    assert speed_of([], [2.0, 2.5, 2.0]) == Speed(2.0, 0.125, 3)
+    steps = [Counted(t, max(0, 10 * (t - 5))) for t in range(5, 41)]
+    steps.insert(0, Counted(0.0, 0))  # 5 s until the first step
+    assert measure_speed(steps) == Speed(10.0, 0.0, 6, "step", 0.0, 300)
+    rough = measure_speed([Counted(0.0, 1), Counted(1.0, 2)])
+    assert rough == Speed(1.0, 0.0, 1, "step", 0.0, 1)
+    assert str(rough) == "about 1 steps/s" and not rough.is_comparable
+    assert measure_speed([], rates=[2.0]) == Speed(2.0, 0.0, 1)
+    assert measure_speed([], rates=[2.0, 2.5, 2.0]) == Speed(2.0, 0.125, 3)
+    assert measure_speed([]) is measure_speed([Counted(1.0, 1)]) is None
+
+
+@pytest.mark.parametrize(
+    ("within", "speed", "one"),
+    [
+        (0.01, "8.89 steps/s", "112 ms"),
+        (0.3, "8.9 steps/s", "110 ms"),
+        (1.0, "about 9 steps/s", "about 100 ms"),
+        (6.0, "None", ""),
+    ],
+)
+def test_a_speed_has_the_digits_that_are_known(within, speed, one):
+    steps = [Counted(i * 0.1125, i, within) for i in range(81)]  # 9 s: no two windows
+    found = measure_speed(steps[:40] if within > 5 else steps)
+    assert (str(found), found.unit_time if found else "") == (speed, one)
+
+
+def test_epochs_are_the_speed_of_a_script_without_steps():
+    epochs = [Counted(20.0 * i, i, 0.1) for i in range(6)]
+    found = measure_speed([], epochs)
+    assert found and (found.unit, found.windows, found.steps_per_second) == ("epoch", 4, None)
+    assert (str(found), found.unit_time) == ("3.00 epochs/min", "20.0 s")
+    assert measure_speed(steps := [Counted(i, i) for i in range(40)], epochs) == (
+        measure_speed(steps)
+    )
+    hours = measure_speed([], [Counted(7200.0 * i, i) for i in range(4)])
+    assert (str(hours), hours and hours.unit_time) == ("0.500 epochs/h", "120 min")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (112.46, 0.001, "112"), (112.46, 0.05, "110"), (112.46, 0.3, "about 100"),
+        (0.996, 0.001, "0.996"), (0.9996, 0.001, "1.00"), (2345.6, 0.0, "2,350"),
+        (0.0123, 0.2, "about 0.01"), (0.0, 0.0, "0"), (97.0, 0.3, "about 100"),
+    ],
+)  # fmt: skip
+def test_digits_follow_what_is_known(value, error, text):
+    assert round_known(value, error) == text
 
 
 def test_a_new_count_of_steps_begins_a_window():
     epoch = [(float(t), t * 4) for t in range(11)]
-    assert speed_of([*epoch, *((t + 10.5, step) for t, step in epoch)]) == Speed(4.0, 0.0, 3)
+    rows = [*epoch, *((t + 10.5, step) for t, step in epoch)]
+    speed = measure_speed([Counted(t, step) for t, step in rows])
+    assert speed and (speed.rate, speed.spread, speed.windows) == (4.0, 0.0, 3)
 
 
 @pytest.mark.parametrize(("windows", "differs"), [(2, False), (12, True)])

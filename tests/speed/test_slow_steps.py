@@ -14,6 +14,7 @@ from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
+from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.pace.slow_steps import StepWait, judge_slow_steps
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
@@ -122,9 +123,10 @@ def test_only_what_the_evidence_supports_is_proposed(given, cpus, sent, wait, sl
 
 
 def test_a_step_is_divided_where_its_time_is_known():
-    found = judge_slow_steps(plan(), paces(plan(), 1.6, 1.8, sent=25.8 * MB, sending=0.5), 1 / 0.62)
+    known = paces(plan(), 1.6, 1.8, sent=25.8 * MB, sending=0.5)
+    found = judge_slow_steps(plan(), known, Speed(1 / 0.62, 0.02, 9))
     assert found.headline == (
-        "a step takes 0.62 s; 0.31 s of it the ranks exchange 16 MB at 413 Mbit/s"
+        "a step takes 620 ms; 310 ms of it the ranks exchange 16 MB at 413 Mbit/s"
     )
     assert found.document()["steps_per_second"] == pytest.approx(1.613, abs=1e-3)
 

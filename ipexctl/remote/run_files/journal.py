@@ -21,7 +21,8 @@ MOST_BYTES = 16 << 20  # bytes; later records are lost
 LONGEST = 1 << 20  # bytes of one record
 USUAL = 1 << 14  # bytes read at a time
 ATTEMPTS = "attempts."  # before a host's name: a file of lines (restart/keeper.py)
-SIZES_EVERY = 2.5  # seconds
+SIZES_OFTEN, SIZES_EVERY = 0.1, 2.5  # seconds between looks at first, and in a long run
+SIZES_SHARE = 0.005  # of the run's time so far: how exactly the times of lines are known
 SIZES, SAMPLES = ".sizes", ".samples"  # at the end of the names of histories
 MOST_ROWS = 2000  # of a history; then every second one of the older half goes
 
@@ -118,17 +119,23 @@ class History:
 
 
 def keep_sizes(path, logs, is_over):
-    """Record the size of each rank's log over time, for `logs --since`."""
-    history, last_sizes = History(path), None
+    """Record the size of each rank's log over time, which dates its lines. Most runs are short:
+    looks are frequent at first."""
+    history, began = History(path), time.monotonic()
+    last_sizes, looked, written = None, 0.0, 0.0
     while not is_over():
-        sizes = {rank: size_of(log) for rank, log in logs.items()}
+        sizes, now = {rank: size_of(log) for rank, log in logs.items()}, round(time.time(), 2)
         try:
             if sizes != last_sizes:
-                history.add({"at": round(time.time(), 1), "sizes": sizes})
+                if looked > written:  # no log has grown until then
+                    history.add({"at": looked, "sizes": last_sizes})
+                history.add({"at": now, "sizes": sizes})
+                written = now
         except OSError:
             return  # a full disk, say
-        last_sizes = sizes
-        time.sleep(SIZES_EVERY)
+        last_sizes, looked = sizes, now
+        share = SIZES_SHARE * (time.monotonic() - began)
+        time.sleep(min(SIZES_EVERY, max(SIZES_OFTEN, share)))
 
 
 def read_lines(path):

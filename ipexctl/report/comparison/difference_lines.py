@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ipexctl.report.comparison.recorded_inputs import Speed
 from ipexctl.report.comparison.run_difference import RunComparison
 from ipexctl.report.comparison.step_costs import PARTS, Growth
+from ipexctl.run.pace.run_speed import Speed
 
 
 def comparison_headline(comparison: RunComparison) -> str:
     run, other = comparison.run.name, comparison.other.name
     if comparison.factor is None:
-        missing = run if comparison.run.speed is None else other
-        why = f"{missing} printed its steps for less than some 15 s"
-        return f"{run} and {other} cannot be compared by speed: {why}"
+        return f"{run} and {other} cannot be compared by speed: {_explain_no_speed(comparison)}"
     speeds = f"{_rate_text(comparison.run.speed)}, against {_rate_text(comparison.other.speed)}"
     if not comparison.speed_differs:
         return f"no difference in speed beyond noise between {run} and {other}: {speeds}"
     how = f"{comparison.factor:.2f} times as fast as"
     return f"{run} is {how} {other}: {speeds}"
+
+
+def _explain_no_speed(comparison: RunComparison) -> str:
+    now, was = comparison.run.speed, comparison.other.speed
+    if now and was and now.unit != was.unit:
+        return f"one prints {now.unit}s, the other {was.unit}s"
+    missing = comparison.other if now and now.is_comparable else comparison.run
+    if missing.speed is None:
+        return f"{missing.name} printed no steps or epochs, or too few"
+    return f"{missing.name} printed its {missing.speed.unit}s for less than some 15 s"
 
 
 def comparison_lines(comparison: RunComparison) -> Iterator[str]:
@@ -60,8 +68,9 @@ def step_cost_lines(comparison: RunComparison) -> Iterator[str]:
         current, earlier = (1000 * getattr(cost, part) for cost in costs)
         if max(current, earlier) >= LEAST_MS:
             texts.append(f"{words} {current:.3g}, against {earlier:.3g}")
-    yield f"  ms of a step on {host}: {'; '.join(texts)}"
+    unit = comparison.run.speed.unit if comparison.run.speed else "step"
+    yield f"  ms of {'an' if unit == 'epoch' else 'a'} {unit} on {host}: {'; '.join(texts)}"
 
 
 def _rate_text(speed: Speed | None) -> str:
-    return f"{speed.rate:.3g} ± {speed.spread:.0%} steps/s" if speed else "unknown"
+    return speed.with_spread if speed else "unknown"

@@ -22,12 +22,16 @@ FEW = 3.0  # windows: with so few, the real spread is about twice as wide
 
 
 def speed_change(run: RunRecord, other: RunRecord) -> tuple[float, float] | None:
-    """Return how many times as fast `run` is, and the factor of noise; None: a speed is unknown."""
-    if run.speed is None or other.speed is None:
+    """Return how many times as fast `run` is, and the factor of noise; None: a speed is unknown, or
+    without a spread, or one is of steps and the other of epochs."""
+    now, was = run.speed, other.speed
+    if now is None or was is None or not (now.is_comparable and was.is_comparable):
         return None
-    spreads = (speed.spread * (1 + FEW / speed.windows) for speed in (run.speed, other.speed))
-    noise = max(LEAST_CHANGE, sqrt(sum(spread**2 for spread in spreads)))
-    return run.speed.rate / other.speed.rate, 1 + noise
+    if now.unit != was.unit:
+        return None
+    spreads = [speed.spread * (1 + FEW / speed.windows) for speed in (now, was)]
+    noise = sqrt(sum(part**2 for part in (*spreads, now.error, was.error)))
+    return now.rate / was.rate, 1 + max(LEAST_CHANGE, noise)
 
 
 OTHERS = 0.1  # CPUs of other programs

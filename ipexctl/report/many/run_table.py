@@ -13,7 +13,6 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import Speed
 from ipexctl.report.material import curves
 from ipexctl.report.material.host_record import Printed
 from ipexctl.report.material.report_material import Attempt
@@ -26,6 +25,7 @@ from ipexctl.report.material.training_curves import (
 from ipexctl.report.sections.metrics import COUNTERS, MOST_CURVES
 from ipexctl.report.sections.settings import read_arguments, split_script
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
+from ipexctl.run.pace.run_speed import Speed
 
 MOST_SETTINGS = 16  # columns
 POINTS = 150  # of a curve
@@ -130,8 +130,7 @@ def _row_document(known: KnownRun, names: Sequence[str], mask: SecretMask) -> di
         "command": mask.mask_text(run.about.command),
         "hosts": fold(run.about.hosts),
         "ranks": run.about.ranks,
-        "speed": speed and vars(speed),
-        "rate": attempt.rate,
+        "speed": speed and speed.document(),
         "metrics": metrics,
         "links": known.links,
         "only_here": known.only_here,

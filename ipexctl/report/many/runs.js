@@ -39,8 +39,8 @@ const columns = [
   {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "") +
     (r.metrics.loss?.last === null ? `, loss is ${r.metrics.loss.ends}` : ""), result: true},
   {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–", result: true},
-  {head: "Speed", key: (r) => r.speed && r.rate, text: (r) => r.rate === null ? "–" : number(r.rate) + " steps/s", better: "high", numeric: true,
-    unsure: (r) => r.speed || r.rate === null ? "" : "The run was too short to tell."},
+  {head: "Speed", key: (r) => hasSpread(r) ? r.speed.rate : null, text: (r) => r.speed ? r.speed.text : "–", better: "high", numeric: true,
+    unsure: (r) => hasSpread(r) || !r.speed ? "" : "The run was too short to tell."},
   ...measured.flatMap(metricColumns),
   ...settingColumns("arguments"),
   {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts},
@@ -173,12 +173,15 @@ function showCurves() {
 
 const PARTS = {arguments: "Arguments", variables: "Variables", versions: "Versions", hosts: "Hosts", code: "Code", data: "Data"};
 
+function hasSpread(run) { return Boolean(run.speed) && run.speed.spread !== null; }
+
 function speedWords(a, b) {
-  if (!a.rate || !b.rate) return "The speed of one of them is not known.";
-  const times = a.rate / b.rate, words = `${number(a.rate)} steps/s, against ${number(b.rate)}`;
-  if (!a.speed || !b.speed) return `Speed: ${words}. The runs were too short to tell a difference from noise.`;
+  if (!a.speed || !b.speed) return "The speed of one of them is not known.";
+  const times = a.speed.rate / b.speed.rate, words = `${a.speed.text}, against ${b.speed.text}`;
+  if (a.speed.unit !== b.speed.unit) return `Speed: ${words}. One prints steps, the other epochs.`;
+  if (!hasSpread(a) || !hasSpread(b)) return `Speed: ${words}. The runs were too short to tell a difference from noise.`;
   // as speed_change in report/comparison/run_difference.py
-  const spread = (s) => s.spread * (1 + 3 / s.windows), noise = Math.max(0.05, Math.hypot(spread(a.speed), spread(b.speed)));
+  const spread = (s) => s.spread * (1 + 3 / s.windows), noise = Math.max(0.05, Math.hypot(spread(a.speed), spread(b.speed), a.speed.error, b.speed.error));
   const differs = Math.abs(Math.log(times)) > Math.log(1 + noise);
   return differs ? `${unlike(a)} is ${number(times)} times as fast: ${words}.`
     : `No difference in speed beyond noise (${Math.round(100 * noise)} %): ${words}.`;

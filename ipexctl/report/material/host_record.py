@@ -63,6 +63,7 @@ class HostRecord:
     whole: HostPace | None = None  # what its ranks had done at the end of the run
     starts: tuple[tuple[int, float], ...] = ()  # of ranks of all hosts
     ends: tuple[tuple[int, float], ...] = ()  # the same
+    used: tuple[tuple[int, float], ...] = ()  # CPU seconds of ended ranks of all hosts
     places: tuple[tuple[int, tuple[int, ...]], ...] = ()  # where ranks actually ran
     stalls: tuple[tuple[float, float | None], ...] = ()
     tails: tuple[tuple[int, str], ...] = ()
@@ -89,6 +90,7 @@ def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
         whole=next((read_pace(host, r["whole"]) for r in records if r.get("whole")), None),
         starts=tuple((rank, time) for time, fact, rank in ranks if "started" in fact),
         ends=tuple((rank, time) for time, f, rank in ranks if "ended" in f),
+        used=tuple((rank, cpu) for _, f, rank in ranks if (cpu := _read_cpu_time(f)) is not None),
         places=tuple((rank, _read_cpus(f["where"])) for _, f, rank in ranks if "where" in f),
         stalls=tuple(_read_stalls(facts)),
         tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
@@ -141,6 +143,13 @@ def _rank_pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | No
 
 def _record_time(record: Mapping[str, Any]) -> float:
     return number_or_none(record.get("at")) or 0.0
+
+
+def _read_cpu_time(fact: Mapping[str, Any]) -> float | None:
+    """Return the CPU seconds of a rank that has ended, with its imports and its children."""
+    ended = fact.get("ended")
+    usage = ended.get("usage") if isinstance(ended, dict) else None
+    return number_or_none(usage.get("cpu")) if isinstance(usage, dict) else None
 
 
 def _read_cpus(where: Any) -> tuple[int, ...]:

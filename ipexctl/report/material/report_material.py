@@ -5,13 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import RunInputs, Speed
+from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import RunComparison
 from ipexctl.report.material import curves
 from ipexctl.report.material.host_record import HostRecord, Printed, group_by_rank, host_pace
@@ -20,6 +18,7 @@ from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.loss_check import BadLoss, bad_loss
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace
+from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
@@ -28,7 +27,7 @@ from ipexctl.run.plan.launch import LaunchPlan
 @dataclass(frozen=True)
 class Attempt:
     """One start of a run; --restarts makes several. `result`: the content of its local folder.
-    `speed`: with its spread; None if the run was too short."""
+    `speed`: None if the output does not say one."""
 
     run: ListedRun
     records: tuple[HostRecord, ...] = ()
@@ -83,38 +82,38 @@ class Attempt:
         return (min(times), max(times)) if times and max(times) > min(times) else None
 
     @cached_property
-    def rate(self) -> float | None:
-        """Steps per second: the speed, or of a short run from its first to its last step."""
-        if self.speed:
-            return self.speed.rate
-        rates = []
-        for points in self.steps.values():
-            (t0, s0), (t1, s1) = points[0], points[-1]
-            if t1 > t0 and s1 > s0:
-                rates.append((s1 - s0) / (t1 - t0))
-        printed = [line.rate for line in self.printed if line.rate]
-        return median(rates or printed) if rates or printed else None
-
-    @cached_property
     def paces(self) -> list[HostPace]:
         since, until = self.training or (0.0, self.run.seconds)
         return [host_pace(record, since, until) for record in self.records]
 
     @property
     def cpu_seconds(self) -> float:
-        """The CPU time of the ranks, by the samples of their hosts."""
-        spans = (
-            (later.at - sample.at, later.ranks)
-            for record in self.records
-            for sample, later in pairwise(record.samples)
-        )
-        return sum(seconds * rank.cpus for seconds, ranks in spans for rank in ranks)
+        """The CPU time of the ranks: what each had used at its end; before, by samples."""
+        ended = {rank: cpu for record in self.records for rank, cpu in record.used}
+        sampled = 0.0
+        for record in self.records:
+            before = 0.0
+            for sample in record.samples:
+                cpus = sum(rank.cpus for rank in sample.ranks if rank.rank not in ended)
+                sampled += (sample.at - before) * cpus
+                before = sample.at
+        return sum(ended.values()) + sampled
+
+    @property
+    def hosts_without_cpu_time(self) -> set[str]:
+        """Hosts that were not reached, whose ranks had not ended by the records of the others."""
+        ended = {rank for record in self.records for rank, _ in record.used}
+        planned = self.plan.hosts if self.plan else ()
+        known = {host.host for host in planned if {p.rank for p in host.ranks} <= ended}
+        return {*self.run.about.hosts} - known - {record.host for record in self.records}
 
     @cached_property
     def slow(self) -> SlowSteps | None:
         if self.plan is None or not any(pace.ranks for pace in self.paces):
             return None
-        return slow_steps.judge_slow_steps(self.plan, self.paces, self.rate, self.run.about.command)
+        return slow_steps.judge_slow_steps(
+            self.plan, self.paces, self.speed, self.run.about.command
+        )
 
     @cached_property
     def time_shares(self) -> dict[str, float] | None:

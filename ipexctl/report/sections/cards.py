@@ -27,15 +27,16 @@ def _make_card(label: str, value: str, note: str = "", tone: str = "") -> dict[s
 
 def _speed_card(material: Material) -> dict[str, str]:
     last, other = material.last, material.other
-    if last.rate is None:
-        return _make_card("Speed", "unknown", "the output has no numbered steps")
-    seconds = 1 / last.rate
-    note = f"{seconds * 1e3:.3g} ms a step" if seconds < 1 else f"{seconds:.3g} s a step"
+    speed = last.speed
+    if speed is None:
+        return _make_card("Speed", "unknown", "too few numbered steps or epochs in the output")
+    note = f"{speed.unit_time} {'an' if speed.unit == 'epoch' else 'a'} {speed.unit}"
     note += f" in attempt {last.run.attempt}" if len(material.attempts) > 1 else ""
-    if other and other.rate:
-        faster = f"{last.rate / other.rate - 1:+.0%}"
-        note = f"{faster} against {other.rate:.3g} in {material.other_name}"
-    return _make_card("Speed", f"{last.rate:.3g} steps/s", note)
+    if other and other.speed and other.speed.unit == speed.unit:
+        note = f"{other.speed} in {material.other_name}"
+        if speed.is_comparable and other.speed.is_comparable:
+            note = f"{speed.rate / other.speed.rate - 1:+.0%} against {note}"
+    return _make_card("Speed", str(speed), note)
 
 
 def _loss_card(material: Material) -> dict[str, str]:
@@ -90,13 +91,9 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
 
 
 def _cpu_cards(material: Material) -> list[dict[str, str]]:
-    """Return what the ranks have used, by the samples of the hosts that were reached."""
+    """Return what the ranks have used, as far as the hosts that were reached know it."""
     used = sum(attempt.cpu_seconds for attempt in material.attempts)
-    unknown = {
-        host
-        for attempt in material.attempts
-        for host in {*attempt.run.about.hosts} - {record.host for record in attempt.records}
-    }
+    unknown = {host for attempt in material.attempts for host in attempt.hosts_without_cpu_time}
     note = f"used by the ranks{f', without {fold(unknown)}' if unknown else ''}"
     return [_make_card("CPU time", duration(used), note)] if used else []
 

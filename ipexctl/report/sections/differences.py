@@ -32,7 +32,7 @@ def comparison_document(pair: RunComparison) -> dict[str, Any]:
         "times_as_fast": pair.factor,
         "measured": pair.growth is not None,
         "noise": pair.noise and pair.noise - 1,
-        "steps_per_second": [run.speed and vars(run.speed) for run in (pair.run, pair.other)],
+        "speeds": [run.speed and run.speed.document() for run in (pair.run, pair.other)],
         "step_seconds": _step_document(pair),
         "differences": [_difference_document(item) for item in pair.differences],
     }

@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.sizes import count
-from ipexctl.run.jobs.metrics import Metrics, RankPoint
+from ipexctl.run.jobs.metrics import Metrics, RankPoint, measure_rank_speed, measure_run_speed
 from ipexctl.run.output.loss_check import bad_loss
 from ipexctl.run.output.metric_lines import Point
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
@@ -33,16 +33,16 @@ def show_metrics(metrics: Metrics) -> None:
 
 
 def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
-    """Format a rank's metrics: first and last step and loss, and the median rate."""
+    """Format a rank's metrics: first and last step and loss, and its speed."""
     losses = [point.point.loss for point in points if point.point.loss is not None]
     steps = [point.point.step for point in points if point.point.step is not None]
-    rates = sorted(point.point.rate for point in points if point.point.rate is not None)
+    speed = measure_rank_speed(points)
     texts = [f"{points[0].host} r{rank:02d}"]
     texts += [f"step {_format_span(' to ', steps, '')}"] if steps else []
     epochs = [point.point.epoch for point in points if point.point.epoch is not None]
     texts += [f"epoch {_format_span(' to ', epochs)}"] if epochs and not steps else []
     texts += [f"loss {_format_span(' -> ', losses)}"] if losses else []
-    texts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
+    texts += [str(speed)] if speed else []
     line = Text("  ".join([*texts, count(len(points), "line")]))
     loss = bad_loss(point.point for point in points)
     return line.append(f"  loss {loss}", "red") if loss else line
@@ -65,8 +65,10 @@ def write_csv(metrics: Metrics) -> None:
 
 def metrics_document(metrics: Metrics) -> dict[str, Any]:
     """Return a document for JSON, which has no nan and inf: they become text."""
+    speed = measure_run_speed(metrics.points)
     return {
         "run_id": metrics.run.id,
+        "speed": speed.document() if speed else None,
         "points": [
             {"rank": point.rank, "host": point.host, "line": point.line, "time": _utc(point.time)}
             | _values(point.point)

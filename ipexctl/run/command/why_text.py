@@ -95,6 +95,7 @@ def why_document(why: Why, stacks: bool = False) -> dict[str, Any]:
             else {"kind": "unknown" if why.is_unknown else None}
         ),
         **({"stacks": seen} if stacks else {}),
+        "speed": why.speed.document() if why.speed else None,
         "steps": why.steps.document() if why.steps else None,
         "seconds": round(why.seconds, 2),
         "exit_code": why.exit_code,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from ipexctl.machines.target import ROOT, Target
@@ -12,14 +12,16 @@ from ipexctl.run.jobs.ps import AskedRun
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.metric_lines import LineReader, Numbers, Point, read_named_numbers
 from ipexctl.run.output.rank_lines import Span
+from ipexctl.run.pace.run_speed import Counted, Speed, measure_speed
 from ipexctl.run.watch.metric_formats import metric_formats
 
 
 @dataclass(frozen=True)
 class RankPoint:
     """A line with metrics. `line` counts the rank's lines from 1; each state of a progress bar is
-    one. `time`: when it was printed, within some seconds, by the host's clock; None if unknown.
-    `numbers`: all named numbers in the line, if requested. `bar`: whether it is a progress bar."""
+    one. `time`: when it was printed, by the host's clock, at most `within` seconds earlier; None if
+    unknown. `numbers`: all named numbers in the line, if requested. `bar`: whether it is a
+    progress bar."""
 
     host: str
     rank: int
@@ -28,6 +30,7 @@ class RankPoint:
     time: float | None = None
     numbers: Numbers = ()
     bar: bool = False
+    within: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,11 @@ class MetricReader:
             named = read_named_numbers(text, point, reader.formats) if self.named else ()
             if point or named:
                 time = span and span[0] + (span[1] - span[0]) * index / len(texts)
+                within = span[1] - span[0] if span else 0.0
                 line, bar = count + index, "%|" in text
-                self.points.append(RankPoint(host, rank, line, point or Point(), time, named, bar))
+                self.points.append(
+                    RankPoint(host, rank, line, point or Point(), time, named, bar, within)
+                )
         self._lines[rank] = count + len(texts)
 
 
@@ -71,3 +77,29 @@ def read_metrics(
     )
     points = sorted(reader.points, key=lambda point: (point.rank, point.line))
     return Metrics(logs.run, logs.recaps, logs.answered, tuple(points))
+
+
+def measure_run_speed(points: Iterable[RankPoint]) -> Speed | None:
+    """Return the speed of the lowest rank whose output says one. The points of a rank are in the
+    order of its lines."""
+    by_rank: dict[int, list[RankPoint]] = {}
+    for point in points:
+        by_rank.setdefault(point.rank, []).append(point)
+    speeds = (measure_rank_speed(by_rank[rank]) for rank in sorted(by_rank))
+    return next((speed for speed in speeds if speed), None)
+
+
+def measure_rank_speed(points: Sequence[RankPoint]) -> Speed | None:
+    """Return a rank's speed by its printed steps, rates or epochs."""
+    dated = [(point, point.time) for point in points if point.time is not None]
+    steps = [
+        Counted(time, point.point.step, point.within)
+        for point, time in dated
+        if point.point.step is not None
+    ]
+    epochs = [
+        Counted(time, epoch, point.within)
+        for point, time in dated
+        if (epoch := dict(point.numbers).get("epoch", point.point.epoch)) is not None
+    ]
+    return measure_speed(steps, epochs, (p.point.rate for p in points if p.point.rate))

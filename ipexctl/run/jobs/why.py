@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, worst_exit
@@ -20,6 +21,7 @@ from ipexctl.run.hang.hang_report import (
     situation_from_looks,
 )
 from ipexctl.run.jobs.logs import Wanted, read_host_logs
+from ipexctl.run.jobs.metrics import MetricReader, measure_rank_speed
 from ipexctl.run.jobs.ps import (
     NEWEST,
     AskedRun,
@@ -30,17 +32,16 @@ from ipexctl.run.jobs.ps import (
 )
 from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, read_ends
 from ipexctl.run.output.rank_lines import Span
-from ipexctl.run.output.training_state import Training
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import read_pace
+from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.watch.metric_formats import metric_formats
 
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET, LONG_STEP = 5.0, 3  # seconds, and usual steps, without progress that may be a stall
-LAST_LINES = 400  # last lines of a rank, for its steps per second
+LAST_LINES = 20_000  # last lines of a rank, for its speed: all of them in most runs
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Why(AskedRun):
     diagnosis: Diagnosis | None = None
     computes: bool = False  # a rank uses its CPUs for more than waiting
     steps: SlowSteps | None = None  # None: it is stalled, or nothing is known of its ranks
+    speed: Speed | None = None  # None: the same, or its output does not say it
 
     @property
     def is_stalled(self) -> bool:
@@ -86,7 +88,7 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
         why = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(diagnosis or ()))
         if why.is_stalled or why.is_unknown:
             return why
-        return replace(why, steps=_judge_steps(fleet, run, answers))
+        return replace(why, **_judge_steps(fleet, run, answers))
 
 
 def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
@@ -107,39 +109,39 @@ def _read_first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPla
     )
 
 
-def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, Answer]) -> SlowSteps | None:
-    """Judge what the steps of a run wait for; None if no rank's pace is known."""
+def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, Answer]) -> dict[str, Any]:
+    """Return the `speed` of a run, and what its `steps` wait for, as far as that is known."""
     plan = _read_first_plan(answers, run)
+    if plan is None:
+        return {}
+    speed = _measure_speed(fleet, run, plan)
     paces = [read_pace(name, answer["pace"]) for name, answer in answers.items()]
-    if plan is None or not any(pace.ranks for pace in paces):
-        return None
-    rate = _measure_step_rate(fleet, run, plan)
-    steps = slow_steps.judge_slow_steps(plan, paces, rate, run.about.command)
-    return steps.spelled(lambda name: suggest_command(fleet.target, name, fleet.root))
+    if not any(pace.ranks for pace in paces):
+        return {"speed": speed}
+    steps = slow_steps.judge_slow_steps(plan, paces, speed, run.about.command)
+    steps = steps.spelled(lambda name: suggest_command(fleet.target, name, fleet.root))
+    return {"speed": speed, "steps": steps}
 
 
-def _measure_step_rate(fleet: Fleet, run: ListedRun, plan: LaunchPlan) -> float | None:
-    """Read the rate from the last lines of the first rank and the times at which they were printed;
-    None if the lines do not have it or the host cannot be reached."""
+def _measure_speed(fleet: Fleet, run: ListedRun, plan: LaunchPlan) -> Speed | None:
+    """Measure it as `report` does, by the lines of the first rank; None if they do not have it or
+    the host cannot be reached."""
     name, rank = plan.hosts[0].host, plan.hosts[0].ranks[0].rank
     host = map_reporting_hosts(fleet, run).get(name)
     if host is None:
         return None
-    training, last = Training(metric_formats()), 0.0
+    reader = MetricReader(named=True)
 
     def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
-        nonlocal last
-        for index, text in enumerate(texts, 1):
-            if span:
-                last = span[0] + (span[1] - span[0]) * index / len(texts)
-            training.lines(rank, [text], last)
+        reader.set_time(rank, span)
+        reader.add_lines(run, name, rank, texts)
 
     wanted = Wanted(run.id, (rank,), LAST_LINES, bars=True)
     try:
         read_host_logs(fleet, host, name=name, run=run.id, wanted=wanted, shown=shown, times=True)
     except IpexctlError:
         return None
-    return training.progress(last).rate
+    return measure_rank_speed(reader.points)
 
 
 def _diagnose_from_journals(run: ListedRun) -> tuple[Situation, Diagnosis] | None:
@@ -163,8 +165,8 @@ def _diagnose_now(
     if plan is None or not looks:
         return None
     quiet = min(answers[name].value("quiet", float) for name in looks)
-    rate = _measure_step_rate(fleet, run, plan) if quiet >= QUIET else None
-    limit = max(QUIET, LONG_STEP / rate) if rate else QUIET
+    speed = _measure_speed(fleet, run, plan) if quiet >= QUIET else None
+    limit = max(QUIET, LONG_STEP / speed.rate) if speed else QUIET
     alive = {name for name, answer in answers.items() if answer["alive"]}
     waited = time.monotonic() - began
     hosts = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out

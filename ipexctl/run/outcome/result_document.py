@@ -85,6 +85,7 @@ def _variable_documents(
 
 def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
     first, cause = result.first, known_cause(result, table)
+    speed = result.steps.speed if result.steps else None
     return {
         "schema_version": SCHEMA,
         "event": "result",
@@ -115,6 +116,7 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
             for host in result.hosts
         ],
         "exchange": _exchange_document(result.exchange) if result.exchange else None,
+        "speed": speed.document() if speed else None,
         "steps": result.steps.document() if result.steps else None,
         "again": result.again or None,
         "folder": result.kept.folder or None,

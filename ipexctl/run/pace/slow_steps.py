@@ -16,6 +16,7 @@ from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.slow_rank import find_slow_ranks
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
+from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, asked_threads
 
 MUCH = 0.25  # share of time from which an exchange is worth shortening
@@ -49,7 +50,7 @@ class SlowSteps:
     wait: StepWait
     headline: str
     proposals: tuple[PaceProposal, ...] = ()
-    steps_per_second: float | None = None
+    speed: Speed | None = None
     computing: float | None = None  # share of the time, of the host that computes most
     sending: float | None = None  # share of the time
     sent: float = 0.0  # bytes per second, of one rank
@@ -66,7 +67,7 @@ class SlowSteps:
             "waits_for": self.wait.value,
             "headline": self.headline,
             "proposals": [vars(proposal) for proposal in self.proposals],
-            "steps_per_second": self.steps_per_second,
+            "steps_per_second": self.speed.steps_per_second if self.speed else None,
             "computing": self.computing,
             "sending": self.sending,
             "sent_bytes_per_second": self.sent,
@@ -74,17 +75,17 @@ class SlowSteps:
 
 
 def judge_slow_steps(
-    plan: LaunchPlan, paces: Sequence[HostPace], rate: float | None = None, script: str = ""
+    plan: LaunchPlan, paces: Sequence[HostPace], speed: Speed | None = None, script: str = ""
 ) -> SlowSteps:
-    """Judge the steps. `rate`: printed steps per second. `script`: with its arguments, as typed."""
+    """Judge the steps. `speed`: of the printed ones. `script`: with its arguments, as typed."""
     by_host = {pace.host: pace for pace in paces}
     if missing := [h.host for h in plan.hosts if not _has_all_ranks(h, by_host.get(h.host))]:
         return SlowSteps(
             StepWait.UNKNOWN,
             f"too little is known of {fold(missing)} to say what a step waits for",
-            steps_per_second=rate,
+            speed=speed,
         )  # fmt: skip
-    return _Judge(plan, by_host, rate, script or quoting.quote(plan.argv)).found()
+    return _Judge(plan, by_host, speed, script or quoting.quote(plan.argv)).found()
 
 
 def _has_all_ranks(host: HostPlan, pace: HostPace | None) -> bool:
@@ -95,7 +96,7 @@ def _has_all_ranks(host: HostPlan, pace: HostPace | None) -> bool:
 class _Judge:
     plan: LaunchPlan
     paces: Mapping[str, HostPace]
-    rate: float | None
+    speed: Speed | None
     script: str
 
     def found(self) -> SlowSteps:
@@ -107,7 +108,7 @@ class _Judge:
         sending = max(rates) if len(rates) == len(ranks) > 1 else None
         sent = max(rank.sent for rank in ranks)
         wait, headline, proposals = self._find_wait(ranks, shares, sending)
-        return SlowSteps(wait, headline, proposals, self.rate, largest, sending, sent)
+        return SlowSteps(wait, headline, proposals, self.speed, largest, sending, sent)
 
     def _find_wait(
         self, ranks: Sequence[RankPace], computing: Mapping[str, float], sending: float | None
@@ -125,7 +126,7 @@ class _Judge:
             return StepWait.COMPUTING, self._with_step_time(text), ()
         crowded = [pace.host for pace in self.paces.values() if (pace.cpu or 0.0) >= CROWDED]
         usage = f"the ranks use {_percent_text(largest)} of their CPUs"
-        begun = self.rate is not None or any(rank.sent for rank in ranks)
+        begun = self.speed is not None or any(rank.sent for rank in ranks)
         measured = sending is not None or len(self.plan.hosts) == 1
         if largest <= IDLE and begun and measured and not crowded:
             text = f"{usage}, and wait neither for the network nor for a slow host, but for "
@@ -147,7 +148,10 @@ class _Judge:
         return min(1.0, sum(cpus) / len(cpus) / per_rank)
 
     def _with_step_time(self, finding: str) -> str:
-        return f"a step takes {_seconds_text(1 / self.rate)}; {finding}" if self.rate else finding
+        if self.speed is None:
+            return finding
+        article = "an" if self.speed.unit == "epoch" else "a"
+        return f"{article} {self.speed.unit} takes {self.speed.unit_time}; {finding}"
 
     # --- the exchange -----------------------------------------------------------------------------
 
@@ -155,8 +159,8 @@ class _Judge:
         sender = max(ranks, key=lambda rank: rank.sending or 0.0)
         share = sender.sending or 1.0
         speed = bit_rate(sender.sent * 8 / share)
-        if self.rate:
-            spent, size = _seconds_text(share / self.rate), short_size(sender.sent / self.rate)
+        if self.speed:
+            spent, size = self.speed.time_of(share), short_size(sender.sent / self.speed.rate)
             return self._with_step_time(f"{spent} of it the ranks exchange {size} at {speed}")
         size = short_size(sender.sent)
         return f"{_percent_text(share)} of the time the ranks exchange {size} per second at {speed}"
@@ -193,7 +197,3 @@ class _Judge:
 
 def _percent_text(share: float) -> str:
     return f"{share * 100:.0f} %"
-
-
-def _seconds_text(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -14,7 +14,9 @@ from ipexctl.run.outcome.run_result import Stall
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health
 from ipexctl.run.output.rank_lines import Lines
+from ipexctl.run.pace.live_speed import LiveSpeed
 from ipexctl.run.watch.host_link import WatchedRun
+from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_folder import RunFolder
 from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
@@ -36,6 +38,7 @@ class RunOutput:
         self.state = RunState(plan)
         self.exchange = rank_exchange.ExchangeWatch(plan)
         self.health = Health(plan, options.host_timeout)
+        self.speed = LiveSpeed(metric_formats())
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
         self._mpi_lines: dict[str, Lines] = {}
         self.teller = Teller(self.state, self.painter)
@@ -61,6 +64,7 @@ class RunOutput:
         else:
             texts = self.state.output(event.rank, event.data)
             self.exchange.printed(event.rank, event.data, texts, now)
+            self.speed.add_lines(event.rank, texts, now)
             self.painter.paint_lines(host, event.rank, texts, size)
             self.teller.note_bad_loss(event.rank, self.teller.loss.lines(event.rank, texts))
 

@@ -481,7 +481,7 @@ class Session:
             exchange=output.exchange.end(completed=state.all_ok) if counted else None,
             require_together=self.run.options.require_together,
             slow=output.health.rank_loads.find_mostly_slow(),
-            steps=slow_steps.judge_slow_steps(self.run.plan, self.paces),
+            steps=slow_steps.judge_slow_steps(self.run.plan, self.paces, output.speed.speed),
         )
         return result_of(state, ending, known_failures)
 

@@ -11,10 +11,10 @@ import pytest
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.report import report_page, run_report
-from ipexctl.report.comparison.recorded_inputs import Speed
 from ipexctl.report.many.run_table import KnownRun, runs_document
 from ipexctl.report.material.host_record import Printed
 from ipexctl.report.report_document import report_document
+from ipexctl.run.pace.run_speed import Speed
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 
@@ -58,8 +58,8 @@ def test_the_end_of_a_host_name_is_not_cut(tmp_path):
 
 
 def test_of_many_runs_only_those_of_one_script_compete_and_metrics_come_before_settings(tmp_path):
-    def known(number: int, script: str, loss: float, rate: float, speed: Speed | None) -> KnownRun:
-        lines = tuple(Printed(step, loss=loss + 3 - step, at=step / rate) for step in (1, 30))
+    def known(number: int, script: str, loss: float, speed: Speed) -> KnownRun:
+        lines = tuple(Printed(step, loss=loss + 3 - step, at=step / speed.rate) for step in (1, 30))
         run = made(id=f"20260101-12000{number}-abcdef")
         run = replace(run, about=replace(run.about, name=f"run{number}"))
         arguments = {"script": script, "--lr": str(number)}
@@ -67,12 +67,11 @@ def test_of_many_runs_only_those_of_one_script_compete_and_metrics_come_before_s
         parts = {"arguments": arguments, "variables": variables}
         return KnownRun(run, parts, lines, speed, given=frozenset({"MINE"}))
 
-    sure = Speed(2, 0.1, 3)
     runs = [
-        known(1, "train.py", 40, 2, sure),
-        known(2, "train.py", 50, 1, sure),
-        known(3, "train.py", 60, 4, None),  # faster, but too short to tell
-        known(4, "other.py", 30, 9, sure),
+        known(1, "train.py", 40, Speed(2, 0.1, 3)),
+        known(2, "train.py", 50, Speed(1, 0.1, 3)),
+        known(3, "train.py", 60, Speed(4, 0.0, 1)),  # faster, but too short to tell
+        known(4, "other.py", 30, Speed(9, 0.1, 3)),
     ]
     document = {**runs_document(runs, SecretMask()), "project": "", "notes": [], "made": ""}
     html = shown_page(report_page.render_runs_page(document, run_report.read_assets()), tmp_path)
@@ -82,7 +81,7 @@ def test_of_many_runs_only_those_of_one_script_compete_and_metrics_come_before_s
         "Hosts", "Ranks", "MINE",
     ]  # fmt: skip
     best = re.findall(r'<td class="number good best"[^>]*>([^<]*)</td>', html)
-    assert best == ["2 steps/s", "13", "13 (step 30)"]
-    assert re.findall(r'<td class="number soft"[^>]*>([^<]*)</td>', html) == ["4 steps/s"]
+    assert best == ["2.0 steps/s", "13", "13 (step 30)"]
+    assert re.findall(r'<td class="number soft"[^>]*>([^<]*)</td>', html) == ["4.00 steps/s"]
     winners = re.findall(r"<p[^>]*>(Best loss: [^<]*)</p>", html)
     assert winners == ["Best loss: 13 (step 30), last loss 13, run1, script train.py, lr 1"]
