@@ -42,6 +42,7 @@ from tests.install.conftest import Shop  # noqa: E402
 LIMIT, CPU_LIMIT = 1.10, 1.05
 MORE = 5  # times as many rounds of a row that is in doubt
 FLAT = 64
+LARGE_PROJECT = "large"  # folder of a project of its own, with 2,000 files
 PLAY = """\
 steps:
   - file: {path: '~/guard/${host}', state: directory}
@@ -195,6 +196,13 @@ def side(name: str, tree: Path, work: Path) -> Side:
     (made.home / "files").mkdir()
     for number in range(200):
         (made.home / "files" / f"{number}.py").write_text(f"# {number}\n" * 100)
+    large = made.home / LARGE_PROJECT
+    for number in range(2000):
+        path = large / f"part{number // 50}" / f"{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {number}\n" * 100)
+    shutil.copy(made.home / "up.py", large)
+    (made.home / ".ipexctlignore").write_text(f"/{LARGE_PROJECT}/\n")
     (made.home / "payload").write_text("x")
     (made.home / "play.yaml").write_text(PLAY)
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(tree / "ipexctl")], check=True)
@@ -223,6 +231,10 @@ def small_rows(work: Path, new: Side) -> Iterator[list[Row]]:
         def edit(side: Side) -> None:
             (side.home / "files" / "7.py").write_text(f"# {time.monotonic_ns()}\n" * 100)
 
+        def edit_large(side: Side) -> None:
+            path = side.home / LARGE_PROJECT / "part1" / "70.py"
+            path.write_text(f"# {time.monotonic_ns()}\n" * 100)
+
         def begin(side: Side) -> None:
             if side is new and not new.home.joinpath("begun").exists():
                 new.run(("run", *at, "--detach", "-n", "4", "--name", "guard", "sleep.py"))
@@ -234,6 +246,21 @@ def small_rows(work: Path, new: Side) -> Iterator[list[Row]]:
             Row("doctor-3", ("doctor", *at, "-l", "node[01-03]", "--json"), ("wall", "cpu")),
             Row("launch", (*run, "-n", "4", "up.py"), ("first", "wall"), "up"),
             Row("edit", (*run, "-n", "4", "up.py"), ("first",), "up", edit),
+            Row(
+                "same-2000",
+                (*run, "-n", "4", "up.py"),
+                ("first", "wall"),
+                "up",
+                folder=LARGE_PROJECT,
+            ),
+            Row(
+                "edit-2000",
+                (*run, "-n", "4", "up.py"),
+                ("first", "wall"),
+                "up",
+                edit_large,
+                folder=LARGE_PROJECT,
+            ),
             Row("logs", (*run, "-n", "8", "lines.py")),
             Row("install", installed, env=stand_ins(work / "shop"), folder="locked"),
             Row("ps", ("ps", *at, "--json"), before=begin),

@@ -69,9 +69,9 @@ class Snapshot:
     left: tuple[str, ...] = ()  # files that Git's rules leave out and that are not sent
     withheld: frozenset[str] = frozenset()  # of these, data that is too large to be sent
 
-    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
-        """Create the snapshot on the host."""
-        request = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
+    def bring(self, agent: Agent, root: str, run_id: str, copies: int = 1) -> Sent:
+        """Create the snapshot on the host. `copies`: how many of the newest runs keep theirs."""
+        request = {"root": root, "run_id": run_id, "cwd": self.project.cwd, "copies": copies}
         sent = folder_transfer.send_folder(agent, self.bundle, request)
         return Sent(sent.done.path("cwd"), sent.sent, sent.done.text("mark"))
 
@@ -99,7 +99,7 @@ class InPlace:
     notes: tuple[str, ...] = ()
     ignored: int = 0  # nothing is sent
 
-    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
+    def bring(self, agent: Agent, root: str, run_id: str, copies: int = 1) -> Sent:
         """Find the folder on the host."""
         home = Path.home()
         relative = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""

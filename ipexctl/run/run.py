@@ -276,7 +276,8 @@ class _Run:
         self.findings = preflight.run_preflight_checks(flight, note)
 
     def _send_project(self, host: Host) -> send_project.Sent:
-        return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
+        agent, root = self.fleet.agents[host], self.fleet.root_of(host)
+        return self.files.bring(agent, root, self.run_id, self.limits.copies)
 
     def _make_session(self, plan: LaunchPlan, records: AttemptFolders) -> Session:
         from ipexctl.run.jobs.ps import make_verdict_reader

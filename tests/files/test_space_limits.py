@@ -244,7 +244,7 @@ def test_the_command_shows_what_would_go_and_removes_it(tmp_path: Path) -> None:
     folder, root = project(tmp_path / "p"), tmp_path / "root"
     for i in range(2):
         with closing(fresh_agent()) as agent:
-            snapshot(folder).bring(agent, str(root), f"run-{i}")
+            snapshot(folder).bring(agent, str(root), f"run-{i}", copies=2)
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "c"), "XDG_CONFIG_HOME": str(tmp_path)}
     words = ("prune", "--root", str(root), "--json")
     plan = json.loads(ipexctl(*words, "--check", cwd=tmp_path, env=env).stdout)

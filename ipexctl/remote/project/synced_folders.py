@@ -19,17 +19,43 @@ from ipexctl.common.tolerant_reads import changed_at
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.project import ended_copy
 from ipexctl.remote.run_files import run_folders
 
 PACKED = 256 * 1024  # as on the controller
 PACKS = 24  # when there are more, the least recently used one is removed
 KEPT = 30 * 86400
 CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and xfs
-claims = {}  # type: dict[str, list[int]]  # folders that this agent is making, and their locks
+claims = {}  # type: dict[str, Claim]  # by folder: those that this agent is making
 
 
-def op_make(call, root, run_id, key, cwd, came=()):
-    """{root, run_id, key, cwd, came}, body: the manifest, or nothing if it should be known here.
+class Claim:
+    """A run's folder that this agent is making: its locks, and the ended run that helps."""
+
+    def __init__(self, mark, removal):
+        self.mark, self.removal = mark, removal
+        self.copy = None  # type: ended_copy.EndedCopy | None
+        self.in_copy = set()  # type: set[str]  # paths of the files that are unchanged there
+
+    def look_for_copy(self, root, run, tree, copies):
+        if self.copy is None:
+            self.copy = ended_copy.find_ended_copy(root, run, tree, copies)
+        if self.copy:
+            self.in_copy = {row[0] for row in tree["files"] if self.copy.has(row)}
+
+    def take(self, row, path):
+        return self.copy.take(row, path) if self.copy and row[0] in self.in_copy else None
+
+    def release(self):
+        if self.copy:
+            self.copy.close()
+        os.close(self.mark)
+        os.close(self.removal)
+
+
+def op_make(call, root, run_id, key, cwd, copies=1, came=()):
+    """{root, run_id, key, cwd, copies, came}, body: the manifest, or nothing if it should be known
+    here. `copies`: how many of the newest runs keep their project copies.
 
     -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: how many}, after
     {"event": "missing"} with a bit for each file. What is missing comes as blobs; the next request
@@ -49,11 +75,12 @@ def op_make(call, root, run_id, key, cwd, came=()):
         packs.store_packs(root, came)
     except OSError as e:
         raise root_folder.write_failure(e, root, sum(size for _, size, _, _ in came)) from None
-    stored = packs.Packs(root)
+    stored, claim = packs.Packs(root), claims[run]
+    claim.look_for_copy(root, run, tree, copies)
     missing = [
         i
-        for i, (_, sha, size, _) in enumerate(tree["files"])
-        if not (stored.has(sha, size) if size <= PACKED else blobs.has_blob(root, sha, size))
+        for i, row in enumerate(tree["files"])
+        if not (row[0] in claim.in_copy or is_stored(root, stored, row))
     ]
     stored.touch(tree)
     if missing:
@@ -64,6 +91,11 @@ def op_make(call, root, run_id, key, cwd, came=()):
             if free:
                 remove_unused_files(os.path.join(root, "blobs", "packs"), KEPT, PACKS)
     return place
+
+
+def is_stored(root, stored, row):
+    _, sha, size, _ = row
+    return stored.has(sha, size) if size <= PACKED else blobs.has_blob(root, sha, size)
 
 
 def report_missing(call, missing, count):
@@ -148,7 +180,7 @@ def claim_run(call, root, run):
     if run not in claims:
         lock = os.open(os.path.join(run, "mark"), os.O_RDWR | os.O_CREAT, 0o600)
         blobs.wait_for_lock(call, lock)
-        claims[run] = [lock, blobs.lock_against_removal(call, root)]
+        claims[run] = Claim(lock, blobs.lock_against_removal(call, root))
     if os.path.isdir(os.path.join(run, "work")):
         release_claims(run)
         return False
@@ -156,8 +188,9 @@ def claim_run(call, root, run):
 
 
 def release_claims(run):
-    for lock in claims.pop(run, ()):
-        os.close(lock)
+    claim = claims.pop(run, None)
+    if claim:
+        claim.release()
 
 
 def lay_out(root, run, tree, stored, key, cwd):
@@ -168,10 +201,10 @@ def lay_out(root, run, tree, stored, key, cwd):
     part = work + b"." + os.urandom(8).hex().encode()
     try:
         os.mkdir(part, 0o700)
-        fill_folder(root, stored, part, tree)
+        ended_copy.record_stamps(run, fill_folder(root, stored, part, tree, claims[run]))
         keep_tree(root, run, key)
         os.makedirs(checked_path_below(part, cwd) if cwd else part, 0o700, exist_ok=True)
-        os.pwrite(claims[run][0], os.urandom(8).hex().encode(), 0)
+        os.pwrite(claims[run].mark, os.urandom(8).hex().encode(), 0)
         rename_into_place(part, work)
     except OSError as e:
         raise root_folder.write_failure(e, root, size) from None
@@ -204,25 +237,31 @@ def place_of(run, cwd):
         return {"cwd": os.fsdecode(folder), "mark": file.read()}
 
 
-def fill_folder(root, stored, work, tree):
-    """Create the folders, files and links of the list in the empty folder `work`."""
+def fill_folder(root, stored, work, tree, claim):
+    """Create the folders, files and links of the list in the empty folder `work`. Return the stamp
+    of each file."""
+    stamps = {}
     for name in tree["folders"]:
         os.mkdir(checked_path_below(work, name), 0o700)
-    for name, sha, size, executable in tree["files"]:
-        place_file(
-            root, stored, checked_path_below(work, name), sha, size, 0o700 if executable else 0o600
-        )
+    for row in tree["files"]:
+        path = checked_path_below(work, row[0])
+        stamps[row[0]] = claim.take(row, path) or place_file(root, stored, path, row)
     for name, target in tree["links"]:
         make_link(work, name, target)
+    return stamps
 
 
-def place_file(root, stored, path, sha, size, mode):
+def place_file(root, stored, path, row):
+    """Make the file from what is stored, and return its stamp."""
+    _, sha, size, executable = row
+    mode = 0o700 if executable else 0o600
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         if size <= PACKED:
             write_bytes(fd, stored.read_content(sha) if size else b"")
         else:
             copy_blob(blobs.path_of(root, sha), fd, sha)
+        return ended_copy.stamp_of(os.fstat(fd))
     finally:
         os.close(fd)
 

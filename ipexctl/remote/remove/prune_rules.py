@@ -21,7 +21,7 @@ from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use
-from ipexctl.remote.project import synced_folders
+from ipexctl.remote.project import ended_copy, synced_folders
 from ipexctl.remote.run_files import run_folders
 
 KINDS = ("runs", "copies", "blobs")
@@ -136,14 +136,14 @@ class Pruning:
                 self.count("copies", size)
             if not self.check:
                 remove_skeleton(work, tree)
-                for name in (*PROGRAMS, "tree"):
+                for name in (*PROGRAMS, "tree", ended_copy.PLACED):
                     blobs.try_unlink(os.path.join(folder, name))
         finally:
             os.close(lock)
 
     def remove_equal_files(self, work, tree):
         """Remove the files that are as they were sent. Return their bytes."""
-        total, folders = 0, Folders()
+        total, folders = 0, ended_copy.RealFolders(work)
         for name, sha, size, _ in tree["files"]:
             path = synced_folders.checked_path_below(work, name)
             try:
@@ -221,22 +221,9 @@ class Pruning:
         return [(path, size) for path, size in sorted(stored.sizes.items()) if path not in used]
 
 
-class Folders:
-    """Check that folders are reached without a link: a rank can replace one with a link."""
-
-    def __init__(self):
-        self.known = {}  # type: dict[bytes, bool]
-
-    def is_real(self, path):
-        folder = os.path.dirname(path)
-        if folder not in self.known:
-            self.known[folder] = os.path.realpath(folder) == folder
-        return self.known[folder]
-
-
 def remove_skeleton(work, tree):
     """Remove links that are as they were sent, and folders that are empty now."""
-    folders = Folders()
+    folders = ended_copy.RealFolders(work)
     for name, target in tree["links"]:
         path = synced_folders.checked_path_below(work, name)
         if folders.is_real(path) and dataset_versions.is_link(path, target):
