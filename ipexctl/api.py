@@ -185,7 +185,7 @@ class Cluster:
             return RunHandle(self.target, find_run(fleet, run).first_id, self.root)
 
     def last_run(self) -> RunHandle:
-        """Return the newest run on the hosts."""
+        """Return your newest run of the project in the current folder."""
         return self.find_run()
 
     def do(

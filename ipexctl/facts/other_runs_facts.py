@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import field
 
 from ipexctl.base.sizes import duration, format_bytes
@@ -53,12 +53,6 @@ class LiveRun:
     @property
     def _age_text(self) -> str:
         return f"for {duration(self.seconds)}" if self.seconds is not None else ""
-
-
-def find_named_runs(hosts_runs: Iterable[Iterable[LiveRun]], name: str) -> list[str]:
-    """Return the IDs of this account's active runs that have this name, from those of each host."""
-    found = (run for runs in hosts_runs for run in runs if run.own and name and run.name == name)
-    return sorted({run.id for run in found})
 
 
 def _join_parts(*parts: str) -> str:

@@ -19,8 +19,8 @@ from ipexctl.report.many.run_table import runs_document
 from ipexctl.report.report_page import render_runs_page
 from ipexctl.report.run_report import WrittenReport, known_secrets, read_assets, show_page
 from ipexctl.run.jobs.ps import gather_runs
-from ipexctl.run.jobs.run_filter import is_of_project
 from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_choice import is_of_project
 from ipexctl.run.watch.run_folder import find_run_folder
 
 MOST_RUNS = 300  # the newest

@@ -19,7 +19,7 @@ def report(
         str,
         typer.Argument(
             metavar="[RUN]",
-            help="Run name, run ID or its first characters; @last is the newest. "
+            help="Run name, run ID or its first characters; @last: your newest here. "
             "With --all, a pattern such as 'sweep*'.",
         ),
     ] = "@last",
@@ -54,7 +54,7 @@ def report(
     the same data and writes no file.
 
     Examples:
-      ipexctl report                           # the newest run
+      ipexctl report                           # your newest run here
       ipexctl report bert -o bert.html
       ipexctl report bert --compare 20260101-120000-abcdef
       ipexctl report bert --json

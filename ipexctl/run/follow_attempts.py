@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,10 +43,12 @@ from ipexctl.run.jobs.ps import (
     gather_runs,
     make_verdict_reader,
     map_reporting_hosts,
+    read_caller,
     settle_queued_runs,
 )
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, shorten_end
+from ipexctl.run.outcome.run_choice import describe_owner, describe_run
 from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
@@ -135,6 +138,10 @@ def attach_and_follow(
         run = find_run(fleet, text, newest=NEWEST)
         settle_queued_runs(fleet, [run])
         painter = Painter(view, target.note)
+        own = read_caller().owns(run)
+        if not run.over and not own:
+            interrupts.leaving = (*interrupts.leaving, signal.SIGINT)
+            painter.note(f"{describe_run(run)} is a run of {describe_owner(run)}")
         notify = None if run.over else load_settings().get("run.notify")
         command = notify.value if notify else ""
         painter.notifier = EventNotifier(target, command, root, run.about.name, painter.note)
@@ -150,9 +157,8 @@ def attach_and_follow(
             if isinstance(result, RunResult):
                 painter.result(result)
             else:
-                note_detached_run(
-                    painter, result, target, root, RunOptions("", name=run.about.name)
-                )
+                word = run.about.name if own else ""  # the caller may have a run of this name
+                note_detached_run(painter, result, target, root, RunOptions("", name=word))
             return result
         finally:
             painter.close()
@@ -240,7 +246,7 @@ class Attempts:
 
     def follow_queued(self) -> RunResult | DetachedRun:
         """Wait for the first attempt, and return the result of the last one."""
-        if not self.leaves:
+        if not self.leaves and signal.SIGINT not in self.interrupts.leaving:
             self.painter.note("queued: Ctrl-C takes it out of the queue, Ctrl-\\ leaves it there")
         line = None if self.leaves else self._wait_for_next(0, ended_well=True)
         if self.leaves or self.interrupts.detach:
@@ -392,6 +398,8 @@ def attach_to_run(
     hub = _find_hub(run, hosts)
     plan, age, options = _read_plan(fleet, run, hub, hosts[hub])
     keys = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
+    if signal.SIGINT in interrupts.leaving:
+        keys = "Ctrl-C leaves it running"
     state = f"{run.id} has ended: {run.state.value}"
     painter.note(state if run.over else f"attached to {run.id}: {keys}")
     painter.planned(run.id, plan)

@@ -19,7 +19,6 @@ from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.doctor import ConnectedHost, connect_all, with_options
 from ipexctl.doctor.report.finding import Finding
-from ipexctl.facts.other_runs_facts import find_named_runs
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
@@ -70,9 +69,6 @@ def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str
     """Report and return findings: id, hosts, text. Raise RunFailed for findings that would break
     the run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
-    name = flight.options.name
-    if taken := find_named_runs((f.condition.load.runs for f in facts), name):
-        note(f"the name {name} is taken by active run {taken[0]}: commands need the run ID instead")
     if plan := flight.plan:
         queued = flight.options.queue
         facts = [core.keep_competing_runs(f, plan, queued=queued) for f in facts]

@@ -36,6 +36,7 @@ from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
+from ipexctl.run.outcome.run_choice import describe_owner, free_name
 from ipexctl.run.outcome.run_result import DetachedRun, LocalRunFolder, RunResult
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
@@ -145,6 +146,7 @@ class _Run:
         threading.Thread(target=_import_late_modules, args=(self.fleet,), daemon=True).start()
         with trace.span("hosts"):
             nodes = connecting()
+        self._take_free_name()
         spares = [host for host in self.spares if host in nodes]
         for text in (*other_pythons(agents.values()), *note_borrowed_envs(nodes.values())):
             self.painter.note(text)
@@ -196,8 +198,8 @@ class _Run:
     ) -> RunResult | DetachedRun:  # fmt: skip
         """Show and record how the run ended, fetch files, and clean up on the hosts."""
         if isinstance(result, DetachedRun):
-            facts, target = [node.facts for node in nodes.values()], self.fleet.target
-            note_detached_run(self.painter, result, target, self.fleet.root, self.options, facts)
+            root, target = self.fleet.root, self.fleet.target
+            note_detached_run(self.painter, result, target, root, self.options)
             return result
         if not self.options.trial:
             self.fleet.remember(_failed_states(result), "run")
@@ -212,6 +214,21 @@ class _Run:
             self._record_result(result, sent)
         self.painter.result(result)
         return result
+
+    def _take_free_name(self) -> None:
+        """Give the run another name if an active one has its name: names are for commands."""
+        if not self.options.name:
+            return
+        from ipexctl.run.jobs.ps import gather_runs
+
+        listed = gather_runs(self.fleet, newest=1, hosts=list(self.fleet.agents))
+        name, taken = free_name(self.options.name, listed)
+        if taken:
+            whose = f"active run {taken.id} of {describe_owner(taken)}"
+            self.painter.note(f"this run is called {name}: {self.options.name} is {whose}")
+            self.options = replace(self.options, name=name)
+            if self.painter.notifier:
+                self.painter.notifier.name = name
 
     def _changed_requirements(self) -> None:
         from ipexctl.install.requirement_files import changed_note
@@ -357,6 +374,7 @@ class _Run:
             "command": quoting.quote(plan.argv),
             "by": project_of(folder).by,
             "folder": str(folder),
+            "typed_in": str(Path.cwd()),
             "cwd": self.script.project.cwd,
             "commit": (self.git() or {}).get("commit", ""),
             "ipexctl": __version__,

@@ -57,6 +57,24 @@ def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], boo
     return agreed
 
 
+def stop_agreed(describe: Callable[[T], str], again: str, *, yes: bool) -> Callable[[T], bool]:
+    """Return a function that says what would be stopped, and asks; with `yes` neither. `again`: the
+    command that does not ask."""
+
+    def agreed(run: T) -> bool:
+        what = printable_text(describe(run))
+        refusal = InputError(
+            what,
+            why="stop asks about runs that are not yours or not of this project, and stdin is not "
+            "a terminal",
+            hint=again,
+            slug="no-terminal",
+        )
+        return yes or confirm(f"{what}\nStop it? [y/N] ", sys.stdin, refusal)
+
+    return agreed
+
+
 _WHAT = {
     "hostfile": "these hosts receive your code and the secrets that you pass",
     "ssh_config": "ssh runs the programs that it names",

@@ -29,7 +29,8 @@ from ipexctl.run.follow_attempts import describe_attempts
 from ipexctl.run.jobs import ps
 from ipexctl.run.jobs.why import Why
 from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import ListedRun, RunOnHost, choose_run, merge_runs
+from ipexctl.run.outcome.listed_runs import ListedRun, RunOnHost, merge_runs
+from ipexctl.run.outcome.run_choice import Caller, choose_run
 from tests.made import start_order
 
 RUN = "20260101-000000-000001"
@@ -195,7 +196,7 @@ def test_only_an_attempt_that_another_one_followed_says_so() -> None:
 def test_an_attempt_that_did_not_begin_is_named_where_it_is_asked_for() -> None:
     runs = merge_runs([report("b", LOST, record=FULL_END)])
     with pytest.raises(InputError) as refused:
-        choose_run(runs, f"{RUN}-r03")
+        choose_run(runs, f"{RUN}-r03", Caller("ann@pc", Path()))
     assert refused.value.why == f"attempt 3 on b,c,d did not begin: {FULL}"
     rows = run_document(runs[0])["attempts_not_begun"]
     assert [(row["attempt"], row["hosts"], row["cause"]) for row in rows] == [

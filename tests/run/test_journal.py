@@ -15,11 +15,16 @@ from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import FORMAT, ListedState, RunOnHost
+from ipexctl.run.outcome.run_choice import Caller, choose_run, free_name
 from ipexctl.run.watch.run_format import find_other_version
 from tests.refused import refused
 
 RUN = "20260101-000000-000001"
-ABOUT = {"name": "bert", "hosts": ["a", "b"], "ranks": 2, "command": "train.py", "by": "ann@pc"}
+ABOUT = {
+    "name": "bert", "hosts": ["a", "b"], "ranks": 2, "command": "train.py", "by": "ann@pc",
+    "folder": "/home/ann/bert",
+}  # fmt: skip
+ME = Caller("ann@pc", Path("/home/ann/bert"))
 DONE = [
     {"about": ABOUT, "began": 1000.0, "at": 0.0},
     {"started": 0, "at": 0.1},
@@ -227,21 +232,62 @@ def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() ->
     for text, expected in (
         ("@last", new), ("bert", new), ("20260101", old), (NAMES[0], new),
     ):  # fmt: skip
-        assert listed_runs.choose_run([new, old], text) == expected
+        assert choose_run([new, old], text, ME) == expected
     last, first = listed_runs.merge_runs(
         row("a", *DONE, run=f"{NAMES[0]}{n}") for n in ("-r02", "")
     )
     for text, expected in ((NAMES[0], last), (f"{NAMES[0]}-r01", first), (last.id, last)):
-        assert listed_runs.choose_run([last, first, old], text) == expected
+        assert choose_run([last, first, old], text, ME) == expected
     for text in ("bert", NAMES[0][:10], "@last"):
-        assert listed_runs.choose_run([last, first, old], f"{text}-r02") == last
-        assert listed_runs.choose_run([last, first, old], f"{text}-r01") == first
+        assert choose_run([last, first, old], f"{text}-r02", ME) == last
+        assert choose_run([last, first, old], f"{text}-r01", ME) == first
     with refused("unknown-run", "bert has no attempt 3"):
-        listed_runs.choose_run([last, first, old], "bert-r03")
+        choose_run([last, first, old], "bert-r03", ME)
     with refused("run-ambiguous", "2026", *NAMES):
-        listed_runs.choose_run([new, old], "2026")
+        choose_run([new, old], "2026", ME)
     with refused("unknown-run", "'bert'"):
-        listed_runs.choose_run([new, old], "bart")
+        choose_run([new, old], "bart", ME)
+
+
+def test_of_several_people_and_projects_a_name_means_the_nearest_run() -> None:
+    def run(number: int, **about: str) -> RunOnHost:
+        described = {**DONE[0], "about": {**ABOUT, **about}}
+        return row("a", described, *DONE[1:], run=f"2026010{number}-000000-aaaaaa")
+
+    here = run(1)
+    elsewhere = run(2, folder="/home/ann/gpt")
+    of_bob = run(3, by="bob@pc")
+    unknown = run(4, by="", folder="")
+    runs = listed_runs.merge_runs([here, elsewhere, of_bob, unknown])
+    for text in ("bert", "@last"):
+        assert choose_run(runs, text, ME).id == here.run
+    assert choose_run(runs[:-1], "bert", ME).id == elsewhere.run
+    assert choose_run(runs[:-2], "bert", ME).id == unknown.run
+    with refused("no-own-run", "/home/ann/bert", "of ann@pc, in /home/ann/gpt"):
+        choose_run(runs[:-1], "@last", ME)
+    with refused("no-own-run", "an unknown user"):
+        choose_run(runs[:-2], "@last", ME)
+
+
+@pytest.mark.parametrize(
+    ("active", "expected"),
+    [
+        ((), "bert"), (("gpt",), "bert"), (("bert",), "bert-2"),
+        (("bert", "bert-2", "bert-4"), "bert-3"), (("a" * 64,), "a" * 62 + "-2"),
+    ],
+)  # fmt: skip
+def test_a_name_that_an_active_run_has_gets_a_number(
+    active: tuple[str, ...], expected: str
+) -> None:
+    reports = [
+        row("a", {**DONE[0], "about": {**ABOUT, "name": name}}, *DONE[1:2], alive=True,
+            run=f"2026010{number}-000000-aaaaaa")
+        for number, name in enumerate(active)
+    ]  # fmt: skip
+    ended_one = row("a", {**DONE[0], "about": {**ABOUT, "name": "bert"}}, *DONE[1:])
+    runs = listed_runs.merge_runs([*reports, ended_one])
+    wanted = active[0] if len(active) == 1 and len(active[0]) == 64 else "bert"
+    assert free_name(wanted, runs)[0] == expected
 
 
 @pytest.mark.parametrize("name", ["2026", "@last", "a b", "-x", "é", "a" * 65, "a/b"])

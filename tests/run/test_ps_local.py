@@ -252,14 +252,14 @@ def test_logs_of_a_run_that_is_over_are_shown_rank_after_rank(here: Here) -> Non
 
 def test_of_two_runs_with_one_name_the_active_one_is_meant(here: Here) -> None:
     first = here.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG).stdout.strip()
-    second = here.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG).stdout.strip()
-    both = here.call("stop", "bert")
-    assert (both.returncode, both.slug, "bert: 2 " in both.stderr) == (2, "run-ambiguous", True)
-    # in either order: their ids may be of one second
-    assert all(f"{run} (running)" in both.stderr for run in (first, second))
-    said = json.loads(here.call("stop", second, "-t", "1s", "--json").stdout)
+    said = json.loads(here.call("stop", "bert", "-t", "1s", "--json").stdout)
     assert (said["state"], said["exit_code"], said["command_exit_code"]) == ("stopped", 130, 0)
-    assert here.call("stop", "bert", "-t", "0").stdout == f"{first} is stopped\n"
+    second = here.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG).stdout.strip()
+    third = here.call("run", "--json", "-n", "1", "--force", "--name", "bert", "train.py", "1", "0")
+    assert third.returncode == 0, third.stderr
+    assert [row["name"] for row in here.listed("-a")] == ["bert-2", "bert", "bert"]
+    assert here.call("stop", "bert", "-t", "0").stdout == f"{second} is stopped\n"
+    assert first != second
 
 
 def test_a_run_that_ended_before_those_that_hosts_list_is_found(here: Here) -> None:

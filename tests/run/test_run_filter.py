@@ -11,8 +11,9 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.run.command.ps_text import runs_document, show_runs
 from ipexctl.run.jobs.ps import Runs
-from ipexctl.run.jobs.run_filter import is_of_project, read_filter
+from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
+from ipexctl.run.outcome.run_choice import Caller, is_of_project
 from tests.report.made_run import made
 
 NOW = 100_000.0
@@ -69,7 +70,7 @@ def test_other_projects_are_counted_and_no_run_is_lost_in_json(
 ) -> None:
     active = run_of("/home/ann/active", ListedState.RUNNING)
     runs = (run_of("/home/ann/bert"), run_of("/home/ann/gpt"), active)
-    listing = Runs(runs, (), 2, project=Path("/home/ann/bert"))
+    listing = Runs(runs, (), 2, caller=Caller("ann@desk", Path("/home/ann/bert")))
     show_runs(listing, every=True)
     text = capsys.readouterr().out
     assert "id-of-gpt" not in text and "id-of-active" in text
@@ -81,6 +82,8 @@ def test_other_projects_are_counted_and_no_run_is_lost_in_json(
 
 
 def test_a_folder_without_runs_hides_none(capsys: pytest.CaptureFixture[str]) -> None:
-    show_runs(Runs((run_of("/a"), run_of("/b")), (), 2, project=Path("/c")), every=True)
+    show_runs(
+        Runs((run_of("/a"), run_of("/b")), (), 2, caller=Caller("ann@desk", Path("/c"))), every=True
+    )
     text = capsys.readouterr().out
     assert "id-of-a" in text and "id-of-b" in text and "other projects" not in text

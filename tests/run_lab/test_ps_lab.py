@@ -18,7 +18,8 @@ def second(runner, home: Path, *words: str) -> Ended:
 def from_home(runner, home: Path, hostfile: Path, config: Path, *words: str) -> Ended:
     home.mkdir(exist_ok=True)
     lab = ("--hostfile", str(hostfile), "-F", str(config), *runner.root)
-    return ipexctl(*words, *lab, cwd=home, env=runner.environment(HOME=str(home)))
+    agreed = ("-y",) if words[0] == "stop" else ()  # it is not the folder of the run
+    return ipexctl(*words, *agreed, *lab, cwd=home, env=runner.environment(HOME=str(home)))
 
 
 def listed(runner, home: Path, run_id: str) -> dict:

@@ -52,9 +52,12 @@ def test_a_killed_start_is_fully_there_or_fully_absent(namespaces, runner, tmp_p
     script, home = str(runner.script(LONG)), tmp_path / "two"
     began = time.monotonic()
     argv = runner.argv("-d", "-n", "3", "--host-timeout", "4", script)
-    subprocess.run(argv, check=True, cwd=runner.folder, env=runner.environment())
+    first = subprocess.run(
+        argv, check=True, cwd=runner.folder, env=runner.environment(), stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
     longest = time.monotonic() - began
-    assert second(runner, home, "stop", "@last", "-t", "0").returncode == 0
+    assert second(runner, home, "stop", first.stdout.strip(), "-t", "0").returncode == 0
     there = 0
     random.seed(starts)
     for number in range(starts):

@@ -26,7 +26,7 @@ from ipexctl.cli.options import (
 )
 from ipexctl.local.run_options import RunOptions
 
-_RUN = "Run name, run ID or its first characters; @last is the newest run."
+_RUN = "Run name, run ID or its first characters; @last: your newest run here."
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]
 Ranks = Annotated[
     str, output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7.")
@@ -97,7 +97,7 @@ def attach(
     Ctrl-C stops the run; Ctrl-\ leaves it running.
 
     Examples:
-      ipexctl attach                           # the newest run
+      ipexctl attach                           # your newest run here
       ipexctl attach bert -f hosts             # a run by its name
     """
     import signal
@@ -153,7 +153,7 @@ def logs(
     With --follow in a terminal, identical lines are folded and a status line shows progress.
 
     Examples:
-      ipexctl logs                             # the newest run
+      ipexctl logs                             # your newest run here
       ipexctl logs bert --follow --ranks 0
       ipexctl logs bert -n 20 --since 10m
     """
@@ -301,18 +301,24 @@ def stop(
             help="Time allowed for ranks to end before they are killed (default: 10s).",
         ),
     ] = 10,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Stop a run. Its ranks get SIGINT, and those that remain are killed.
+
+    It asks first if the run is of another person or another project.
 
     Examples:
       ipexctl stop bert
       ipexctl stop @last --time 2m             # time to save a checkpoint
     """
-    from ipexctl.run.command.ps_text import asked_run_document, show_stopped
+    from ipexctl.run.command.ps_text import asked_run_document, describe_foreign, show_stopped
     from ipexctl.run.jobs.ps import stop_run as verb
+    from ipexctl.terminal.confirm import stop_agreed
 
-    end_command(verb(target, run, seconds, root), asked_run_document, show_stopped, json=json)
+    agreed = stop_agreed(describe_foreign, f"ipexctl stop {run} --yes", yes=yes)
+    stopped = verb(target, run, seconds, root, agreed)
+    end_command(stopped, asked_run_document, show_stopped, json=json)
 
 
 @command("Runs", 110, interrupted="the run continues")
@@ -376,7 +382,7 @@ def metrics(
     """Show steps, losses and rates from a run's output.
 
     Examples:
-      ipexctl metrics                          # the newest run
+      ipexctl metrics                          # your newest run here
       ipexctl metrics bert --ranks 0 --csv > bert.csv
     """
     from ipexctl.run.command.metrics_text import metrics_document, show_metrics, write_csv

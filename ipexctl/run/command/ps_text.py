@@ -14,14 +14,14 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.jobs.fetch import FetchReport
-from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
-from ipexctl.run.jobs.run_filter import is_of_project
+from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited, read_caller
 from ipexctl.run.outcome.listed_runs import (
     NO_RANKS,
     ListedRun,
     ListedState,
     find_unbegun,
 )
+from ipexctl.run.outcome.run_choice import describe_owner, describe_run, is_of_project
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
@@ -45,7 +45,7 @@ def show_runs(
     """Print the runs. In the folder of a project that has runs here, ended runs of other projects
     are only counted."""
     console = stdout_console()
-    own = [run for run in listing.runs if is_of_project(run, listing.project)]
+    own = [run for run in listing.runs if is_of_project(run, listing.caller.project)]
     foreign = [run for run in listing.runs if own and run.over and run not in own]
     hidden = [] if every_project else foreign
     shown = [run for run in listing.runs if run not in hidden]
@@ -99,7 +99,11 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
 def runs_document(listing: Runs) -> dict[str, Any]:
     return {
         "runs": [
-            {**run_document(run), "this_project": is_of_project(run, listing.project)}
+            {
+                **run_document(run),
+                "this_project": is_of_project(run, listing.caller.project),
+                "yours": listing.caller.has_started(run),
+            }
             for run in listing.runs
         ],
         "other_users": [other_users_document(host, run) for host, run in listing.other_users],
@@ -143,6 +147,7 @@ def run_document(run: ListedRun) -> dict[str, Any]:
         "command": run.about.command,
         "started_by": run.about.by or None,
         "folder": run.about.folder or None,
+        "typed_in": run.about.typed_in or None,
         "began": run.began or None,
         "seconds": round(run.seconds, 3) if run.over else None,
         "last_line": run.last or None,
@@ -161,7 +166,9 @@ def _find_stall(run: ListedRun) -> Stall | None:
 
 def show_stopped(stopped: Stopped) -> None:
     run, console = stopped.run, stdout_console()
-    if stopped.was_over:
+    if stopped.declined:
+        print(DECLINED)
+    elif stopped.was_over:
         print_text(console, f"{run.id} has already ended: {run.state.value}")
     elif run.over:
         print_text(console, f"{run.id} is stopped")
@@ -197,6 +204,13 @@ def show_removal(run: ListedRun) -> None:
     console = stderr_console()
     print_text(console, "to be removed, with its logs and results on the hosts:")
     print_lines(console, run_lines(run, time.time()))
+    if not read_caller().owns(run):
+        print_text(console, describe_foreign(run))
+
+
+def describe_foreign(run: ListedRun) -> str:
+    """Return whose run it is, for questions about a run that is not the caller's own."""
+    return f"{describe_run(run)} is a run of {describe_owner(run)}"
 
 
 def show_removed(removal: Gone) -> None:

@@ -26,6 +26,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, RunOnHost
+from ipexctl.run.outcome.run_choice import Caller, choose_run
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.watch import run_format
 
@@ -46,7 +47,7 @@ class Runs(PerHost):
     recaps: tuple[HostResult, ...]
     answered: int  # hosts
     other_users: tuple[tuple[str, LiveRun], ...] = ()
-    project: Path = Path()  # the folder of the project here
+    caller: Caller = Caller("", Path())
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,11 @@ class AskedRun(PerHost):
 @dataclass(frozen=True)
 class Stopped(AskedRun):
     was_over: bool = False  # on its own, before it was stopped
+    declined: bool = False
 
     @property
     def exit_code(self) -> int:
-        own_code = EXIT_OK if self.run.over else EXIT_FAILED
+        own_code = EXIT_OK if self.run.over or self.declined else EXIT_FAILED
         return worst_exit([super().exit_code, own_code])
 
 
@@ -75,12 +77,20 @@ class Waited(AskedRun):
         return EXIT_FAILED if self.run.exit_code is None else self.run.exit_code
 
 
+def read_caller() -> Caller:
+    """Return who types this command, in the project of the current folder."""
+    here = Path.cwd()
+    return Caller(project_of(here).by, project_top(here))
+
+
 def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> ListedRun:
-    """Return the run that `text` names; hosts are asked for all runs if it is none of the newest.
-    Raise Unreachable if a host not asked may have it."""
-    runs = gather_runs(fleet, newest=newest, sizes=sizes)
+    """Return the run that `text` names; hosts are asked for all runs if none of the newest is the
+    caller's. Raise Unreachable if a host not asked may have it."""
+    runs, caller = gather_runs(fleet, newest=newest, sizes=sizes), read_caller()
     try:
-        run = listed_runs.choose_run(runs, text)
+        run = choose_run(runs, text, caller)
+        if newest and not (caller.owns(run) or run.id.startswith(text)):
+            return find_run(fleet, text, sizes=sizes)  # an older one with this name may be theirs
         if note := run_format.describe_version(run):
             fleet.target.note(note)
         return run
@@ -127,8 +137,7 @@ def list_runs(
         other_users = _list_other_users(fleet)
         if not runs and _is_only_local(fleet):
             target.note(_ONLY_HERE)
-        project = project_top(Path.cwd())
-        return Runs(runs, fleet.recaps(), len(fleet.alive), other_users, project)
+        return Runs(runs, fleet.recaps(), len(fleet.alive), other_users, read_caller())
 
 
 def settle_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
@@ -165,13 +174,20 @@ def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     return tuple((host.name, run) for host, runs in by_host for run in runs if not run.own)
 
 
-def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:
-    """Send Ctrl-C to the ranks, and kill them after this many seconds."""
-    user = project_of(Path.cwd()).by
+def stop_run(
+    target: Target, text: str, seconds: float, root: str = ROOT,
+    agreed: Callable[[ListedRun], bool] = lambda run: True,
+) -> Stopped:  # fmt: skip
+    """Send Ctrl-C to the ranks, and kill them after this many seconds. `agreed`: asked before a run
+    is stopped that is not the caller's own."""
+    caller = read_caller()
+    user = caller.by
     with Fleet(target, root) as fleet:
         run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
+        if not caller.owns(run) and not agreed(run):
+            return Stopped(run, fleet.recaps(), len(fleet.alive), declined=True)
 
         was = run.state
         keepers = {report.host for report in run.seen if report.kept}

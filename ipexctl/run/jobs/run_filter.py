@@ -1,9 +1,8 @@
-"""Choose runs from a list: by state, by time, by project."""
+"""Choose runs from a list: by state, by time."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import PurePath
 
 from ipexctl.base.sizes import seconds_of
 from ipexctl.errors import InputError
@@ -53,8 +52,3 @@ def _read_moment(text: str, now: float) -> float | None:
             why="examples: 90m, 2h, 3d, 2026-11-28, 2026-11-28T18:00",
             slug="time-invalid",
         ) from None
-
-
-def is_of_project(run: ListedRun, folder: PurePath) -> bool:
-    """Return whether the run was started from this folder or one below it, on any machine."""
-    return bool(run.about.folder) and PurePath(run.about.folder).is_relative_to(folder)

@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Any
 
 from ipexctl.base.host_answer import read_record
-from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.sizes import fold_numbers
 from ipexctl.base.values import by, matching_text, plain
 from ipexctl.common.attempt_record import FurtherAttempt, QueuedRun
@@ -26,7 +25,6 @@ from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.output.rank_lines import without_noise
 
-LAST = "@last"
 FORMAT = 1  # format of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 # ids that ipexctl makes: an id becomes a folder here, and a word of commands
@@ -76,6 +74,7 @@ class About:
     command: str = ""
     by: str = ""  # user@machine
     folder: str = ""
+    typed_in: str = ""  # the folder where the command was typed
     cwd: str = ""  # where ranks started, below the top of what was sent
     commit: str = ""  # of the folder's Git work tree; files may have been changed since
     version: str = field(default="", metadata=VERSION)  # of ipexctl
@@ -560,63 +559,6 @@ def name_runs_before(run: ListedRun, runs: Sequence[ListedRun]) -> tuple[str, ..
         listed[one.run].name_or_id if one.run in listed else f"{one.run} of {one.owner}"
         for one in run.before
     )
-
-
-def choose_run(runs: Sequence[ListedRun], text: str) -> ListedRun:
-    """Find a run by the beginning of its id, its name (the active, else the newest), or `@last`;
-    with -r02 behind it, that attempt."""
-    if not runs:
-        raise InputError(
-            "there are no runs on these hosts", hint="ipexctl run SCRIPT", slug="no-runs"
-        )
-    if text == LAST:
-        return runs[0]
-    named = [run for run in runs if text and text == run.about.name]
-    if not named and (match := ATTEMPT.search(text)):
-        return _find_attempt(runs, choose_run(runs, text[: match.start()]), int(match[1]))
-    by_id = [run for run in runs if text and run.id.startswith(text)]
-    if len({run.first_id for run in by_id}) == 1:
-        by_id = by_id[:1]  # the last attempt
-    active = [run for run in named if not run.over]
-    several = active if len(active) > 1 else [] if named else by_id
-    if len(several) > 1:
-        problem = "active runs have this name" if named else "runs match"
-        raise InputError(
-            f"{text}: {len(several)} {problem}",
-            why=_list_run_ids(several),
-            hint="use a run ID",
-            slug="run-ambiguous",
-        )
-    if named or by_id:
-        return (active or named or by_id)[0]
-    names = [name for run in runs for name in (run.id, run.about.name) if name]
-    nearest = nearest_word(text, names)
-    suggestion = f" (did you mean {nearest!r}?)" if nearest else ""
-    raise InputError(
-        f"there is no run {text!r} on these hosts{suggestion}",
-        hint="ipexctl ps -a",
-        slug="unknown-run",
-    )
-
-
-def _find_attempt(runs: Sequence[ListedRun], last: ListedRun, number: int) -> ListedRun:
-    attempts = [run for run in runs if run.first_id == last.first_id]
-    for run in attempts:
-        if run.attempt == number:
-            return run
-    unbegun = [row for run in attempts for row in find_unbegun(run.further)]
-    texts = describe_unbegun(row for row in unbegun if row.attempt == number)
-    raise InputError(
-        f"{last.about.name or last.first_id} has no attempt {number} on these hosts",
-        why="".join(texts[:1]) or _list_run_ids(attempts),
-        hint="ipexctl ps -a",
-        slug="unknown-run",
-    )
-
-
-def _list_run_ids(runs: Sequence[ListedRun]) -> str:
-    more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
-    return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
 
 
 def _says_something(line: str) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
 
 from ipexctl.base import quoting
 from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.common import run_events
-from ipexctl.facts.facts import Facts
-from ipexctl.facts.other_runs_facts import find_named_runs
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.suggested_commands import spell_hint
@@ -110,12 +107,10 @@ class Teller:
 
 def note_detached_run(
     painter: Painter, run: DetachedRun, target: Target, root: str,
-    options: RunOptions = RunOptions(""), facts: Sequence[Facts] = (),  # noqa: B008
+    options: RunOptions = RunOptions(""),  # noqa: B008
 ) -> None:  # fmt: skip
-    """Say how to return to a run that continues, by its name if no run had it at the start, and how
-    to fetch its files when it has ended. `facts`: of its hosts, before it started."""
-    taken = find_named_runs((f.condition.load.runs for f in facts), options.name)
-    word = options.name if options.name and not taken else run.run_id
+    """Say how to return to a run that continues, and how to fetch its files when it has ended."""
+    word = options.name or run.run_id
     if run.why:
         painter.note(f"no host can be reached from here any more: {run.why}")
         painter.note("the run continues if its hosts are up")

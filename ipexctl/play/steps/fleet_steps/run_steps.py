@@ -126,13 +126,13 @@ class Fetch(FleetStep):
     writes: ClassVar[tuple[str, ...]] = ()
 
     files: tuple[str, ...] = arg("Globs or folders, relative to the ranks' working directory.")
-    run: str = arg("ID or name of the run; last: the newest run.", "last")
+    run: str = arg("ID or name of the run; last: your newest run of this project.", "last")
     dest: str = arg("Folder on this machine.", "")
     merge: bool = arg("Merge the files from all hosts into one folder.", False)
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.run.jobs.fetch import fetch_files
-        from ipexctl.run.outcome.listed_runs import LAST
+        from ipexctl.run.outcome.run_choice import LAST
         from ipexctl.run.watch.fetch_outputs import FETCH_LIMIT
 
         if on.check:

@@ -1,0 +1,150 @@
+"""Which run a command means: by its ID or name, or the newest one of this person and project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from ipexctl.base.located_errors import nearest_word
+from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, find_unbegun
+
+LAST = "@last"
+MOST_NAMED = 3  # runs of others that an error names
+LONGEST_NAME = 64
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who typed a command, and in which project. Several people may share an account of the hosts,
+    so that a run belongs to the user and machine that started it."""
+
+    by: str  # user@machine
+    project: PurePath
+
+    def has_started(self, run: ListedRun) -> bool:
+        return bool(run.about.by) and run.about.by == self.by
+
+    def owns(self, run: ListedRun) -> bool:
+        """Return whether the run is this person's, and of this project."""
+        return self.has_started(run) and is_of_project(run, self.project)
+
+
+def is_of_project(run: ListedRun, folder: PurePath) -> bool:
+    """Return whether the run's files are in this folder or below it, or its command was typed
+    there, on any machine."""
+    places = (run.about.folder, run.about.typed_in)
+    return any(PurePath(place).is_relative_to(folder) for place in places if place)
+
+
+def describe_owner(run: ListedRun) -> str:
+    """Return "ann@desk, in /home/ann/bert"."""
+    about = run.about
+    folder = f", in {about.folder}" if about.folder else ""
+    return (about.by or "an unknown user") + folder
+
+
+def describe_run(run: ListedRun) -> str:
+    """Return "20261130-120000-abcdef (bert)"."""
+    return run.id + (f" ({run.about.name})" if run.about.name else "")
+
+
+def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRun:
+    """Find a run by the beginning of its id, its name, or `@last`; with -r02 behind it, that
+    attempt. `runs`: the newest first.
+
+    `@last` is the newest of the caller's in this project. Of runs with one name, those in this
+    project come first, then others of the caller, then those of other people; of these the active
+    one, else the newest.
+    """
+    if not runs:
+        raise InputError(
+            "there are no runs on these hosts", hint="ipexctl run SCRIPT", slug="no-runs"
+        )
+    if text == LAST:
+        return _find_newest(runs, caller)
+    named = _list_named(runs, text, caller)
+    if not named and (match := ATTEMPT.search(text)):
+        return _find_attempt(runs, choose_run(runs, text[: match.start()], caller), int(match[1]))
+    by_id = [run for run in runs if text and run.id.startswith(text)]
+    if len({run.first_id for run in by_id}) == 1:
+        by_id = by_id[:1]  # the last attempt
+    active = [run for run in named if not run.over]
+    several = active if len(active) > 1 else [] if named else by_id
+    if len(several) > 1:
+        problem = "active runs have this name" if named else "runs match"
+        raise InputError(
+            f"{text}: {len(several)} {problem}",
+            why=_list_run_ids(several),
+            hint="use a run ID",
+            slug="run-ambiguous",
+        )
+    if named or by_id:
+        return (active or named or by_id)[0]
+    names = [name for run in runs for name in (run.id, run.about.name) if name]
+    nearest = nearest_word(text, names)
+    suggestion = f" (did you mean {nearest!r}?)" if nearest else ""
+    raise InputError(
+        f"there is no run {text!r} on these hosts{suggestion}",
+        hint="ipexctl ps -a",
+        slug="unknown-run",
+    )
+
+
+def _find_newest(runs: Sequence[ListedRun], caller: Caller) -> ListedRun:
+    """Return the caller's newest run of this project. Raise InputError."""
+    own = next((run for run in runs if caller.owns(run)), None)
+    if own:
+        return own
+    others = [run for run in runs if caller.has_started(run)] or runs
+    names = [f"{run.name_or_id} of {describe_owner(run)}" for run in others]
+    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    raise InputError(
+        f"no run on these hosts is yours and of this project, {caller.project}",
+        why="there are: " + "; ".join(names[:MOST_NAMED]) + more,
+        hint="ipexctl ps -a --every-project   # then give the name or ID of the run",
+        slug="no-own-run",
+    )
+
+
+def _list_named(runs: Sequence[ListedRun], name: str, caller: Caller) -> list[ListedRun]:
+    """Return the runs with this name that are nearest to the caller."""
+    named = [run for run in runs if name and run.about.name == name]
+    own = [run for run in named if caller.has_started(run)]
+    return [run for run in own if caller.owns(run)] or own or named
+
+
+def _find_attempt(runs: Sequence[ListedRun], last: ListedRun, number: int) -> ListedRun:
+    attempts = [run for run in runs if run.first_id == last.first_id]
+    for run in attempts:
+        if run.attempt == number:
+            return run
+    unbegun = [row for run in attempts for row in find_unbegun(run.further)]
+    texts = describe_unbegun(row for row in unbegun if row.attempt == number)
+    raise InputError(
+        f"{last.about.name or last.first_id} has no attempt {number} on these hosts",
+        why="".join(texts[:1]) or _list_run_ids(attempts),
+        hint="ipexctl ps -a",
+        slug="unknown-run",
+    )
+
+
+def _list_run_ids(runs: Sequence[ListedRun]) -> str:
+    more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
+    return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
+
+
+def free_name(name: str, runs: Sequence[ListedRun]) -> tuple[str, ListedRun | None]:
+    """Return a name for a new run that no active run has: NAME, else NAME-2, NAME-3; and the run
+    that has NAME."""
+    taken = {run.about.name: run for run in runs if not run.over}
+    if name not in taken:
+        return name, None
+    for number in range(2, len(taken) + 3):
+        suffix = f"-{number}"
+        candidate = name[: LONGEST_NAME - len(suffix)] + suffix
+        if candidate not in taken:
+            break
+    return candidate, taken[name]

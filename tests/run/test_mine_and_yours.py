@@ -1,0 +1,181 @@
+"""People who share the hosts and an account there: each command means one's own run of the project,
+unless a run is named, and asks before it touches another's."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.common.waiting import wait_until
+from tests.cli import Ended, ipexctl
+from tests.run.test_ps_local import LONG, TRAIN, Here
+from tests.ssh.test_shell import Terminal
+
+SHORT = ("train.py", "1", "0")
+
+
+class Person:
+    """With a HOME, a project, and the folder on the host that all of them share."""
+
+    def __init__(self, here: Here, name: str, project: str, login: str = "") -> None:
+        self.here, self.name = here, name
+        top = here.code.parent
+        home, self.code = top / f"home-of-{login or name}", top / project
+        self.code.mkdir(exist_ok=True)
+        (self.code / "train.py").write_text(TRAIN)
+        settings = home / ".config/ipexctl/config.toml"
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(f'root = "{top}/home/.ipexctl"\n')
+        self.env = {**here.env, "HOME": str(home), "LOGNAME": login or name}
+
+    def call(self, *words: str) -> Ended:
+        return ipexctl(*words, cwd=self.code, env=self.env)
+
+    def begin(self, *words: str) -> str:
+        """Return the id of a run that goes on."""
+        done = self.call("run", "-d", "-n", "1", "--force", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def run(self, *words: str) -> str:
+        """Return the id of a run that has ended."""
+        done = self.call("run", "-n", "1", "--force", "--json", *words)
+        assert done.returncode == 0, done.stderr
+        found: str = json.loads(done.stdout.splitlines()[-1])["run_id"]
+        return found
+
+    def rows(self) -> dict[str, dict]:
+        done = self.call("ps", "-a", "--json")
+        assert done.returncode == 0, done.stderr
+        return {row["run_id"]: row for row in json.loads(done.stdout)["runs"]}
+
+    def process(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.here.argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, cwd=self.code, env=self.env,
+        )  # fmt: skip
+
+
+class People:
+    def __init__(self, folder: Path) -> None:
+        self.here = Here(folder)
+        self.ann = Person(self.here, "ann", "ann-bert")
+        self.bob = Person(self.here, "bob", "bob-bert")
+        self.ann_elsewhere = Person(self.here, "ann", "ann-gpt")
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Iterator[People]:
+    made = People(tmp_path)
+    yield made
+    for run_id, row in made.ann.rows().items():
+        if row["state"] == "running":
+            made.ann.call("stop", run_id, "-t", "0", "-y")
+
+
+UNNAMED = [
+    ("attach",), ("logs",), ("logs", "-f"), ("metrics",), ("why",), ("report",), ("wait",),
+    ("checkpoints",), ("fetch", "@last", "out"), ("fetch", "@last", "--checkpoint", "last"),
+    ("stop", "@last", "-y"), ("rm", "@last", "-y"), ("support", "@last"),
+    ("run", "-n", "1", "--resume", "@last", "train.py", "1", "0"),
+]  # fmt: skip
+
+
+def test_no_command_that_names_no_run_reaches_one_of_another_person_or_project(
+    people: People,
+) -> None:
+    run = people.ann.begin("--name", "bert", *LONG)
+    for person in (people.bob, people.ann_elsewhere):
+        for words in UNNAMED:
+            done = person.call(*words)
+            assert (done.returncode, done.slug) == (2, "no-own-run"), (words, done.stderr)
+            assert str(person.code) in done.errors[0].what
+            assert "bert of ann@" in done.errors[0].why and str(people.ann.code) in done.stderr
+    own = people.bob.run(*SHORT)
+    newest = people.ann.begin(*LONG)
+    compared = people.bob.call("report", own, "--compare", "@last")
+    assert compared.slug == "report-same-run"
+    assert people.bob.call("logs").stdout == "localhost r00 | step 0\n"
+    assert people.bob.call("stop", "@last").stdout.split()[0] == own
+    assert json.loads(people.bob.call("rm", "@last", "-y", "--json").stdout)["run_id"] == own
+    rows = people.ann.rows()
+    assert [rows[name]["state"] for name in (run, newest)] == ["running", "running"]
+    assert people.ann.call("stop", "@last", "-t", "0").stdout == f"{newest} is stopped\n"
+
+
+def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people: People) -> None:
+    run = people.ann.begin("--name", "bert", *LONG)
+    whose = f"{run} (bert) is a run of ann@"
+    for person in (people.bob, people.ann_elsewhere):
+        for name in ("bert", run):
+            asked = person.call("stop", name)
+            assert (asked.returncode, asked.slug) == (2, "no-terminal")
+            assert asked.errors[0].what.startswith(whose)
+            assert asked.errors[0].what.endswith(f", in {people.ann.code}")
+            assert asked.errors[0].hint == f"ipexctl stop {name} --yes"
+    words = [f"{name}={value}" for name, value in people.bob.env.items()]
+    shell = f"cd {people.bob.code} && exec {' '.join(people.here.argv('stop', 'bert', '-t0'))}"
+    for answer, said, code in (("n", "nothing was changed", 1), ("y", f"{run} is stopped", 0)):
+        terminal = Terminal(["env", "-i", *words, "/bin/sh", "-c", shell], 40, 200)
+        terminal.until(re.escape(whose))
+        terminal.until(r"Stop it\? \[y/N\] ")
+        terminal.type(f"{answer}\r")
+        terminal.until(said)
+        assert terminal.exit_code() == code
+    kept = people.bob.call("rm", "bert")
+    assert (kept.returncode, kept.slug) == (2, "no-terminal")
+    assert whose in kept.stderr and str(people.ann.code) in kept.stderr
+    gone = people.bob.call("rm", "bert", "-y")
+    assert gone.returncode == 0 and run not in people.ann.rows()
+
+
+def test_the_second_active_run_of_a_name_gets_another_and_a_name_means_ones_own(
+    people: People,
+) -> None:
+    mine = people.bob.run("--name", "bert", *SHORT)
+    theirs = people.ann.begin("--name", "bert", *LONG)
+    assert people.bob.call("stop", "bert").stdout == f"{mine} has already ended: done\n"
+    second = people.bob.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG)
+    assert f"this run is called bert-2: bert is active run {theirs} of ann@" in second.stderr
+    assert "ipexctl stop bert-2" in second.stderr
+    third = people.ann.begin("--name", "bert", *LONG)
+    rows = people.ann.rows()
+    names = {name: rows[name]["name"] for name in (mine, theirs, second.stdout.strip(), third)}
+    assert list(names.values()) == ["bert", "bert", "bert-2", "bert-3"]
+    assert people.ann.call("stop", "bert", "-t", "0").stdout == f"{theirs} is stopped\n"
+
+
+def test_a_run_belongs_to_the_folder_of_its_files_and_to_that_where_it_was_typed(
+    people: People,
+) -> None:
+    run = people.ann_elsewhere.run("--name", "far", "../ann-bert/train.py", "1", "0")
+    for person in (people.ann, people.ann_elsewhere):
+        assert person.rows()[run]["this_project"]
+        assert person.call("logs").stdout == "localhost r00 | step 0\n"
+    assert not people.bob.rows()[run]["this_project"]
+    row = people.bob.rows()[run]
+    places = [str(person.code) for person in (people.ann, people.ann_elsewhere)]
+    assert ([row["folder"], row["typed_in"]], row["yours"]) == (places, False)
+
+
+def test_ctrl_c_leaves_another_persons_run_that_is_attached_to(people: People) -> None:
+    run = people.ann.begin("--name", "bert", *LONG)
+    watches = people.bob.process("attach", "bert")
+    assert watches.stdout
+    assert watches.stdout.readline().startswith("localhost r00 | step ")
+    watches.send_signal(signal.SIGINT)
+    _, said = watches.communicate(timeout=60)
+    assert f"{run} (bert) is a run of ann@" in said and "Ctrl-C leaves it running" in said
+    assert watches.returncode == 0 and people.ann.rows()[run]["state"] == "running"
+    own = people.ann.process("attach", "bert")
+    assert own.stdout
+    assert own.stdout.readline()
+    own.send_signal(signal.SIGINT)
+    own.communicate(timeout=60)
+    assert wait_until(lambda: people.ann.rows()[run]["state"] == "stopped", 60, 0.5)
