@@ -5,29 +5,30 @@ Only what is sent to the hosts is recorded: names and differences of other files
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
+import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.local.environment import environment
+from ipexctl.local.project_lock import own_git_root
 from ipexctl.local.run_options import RunOptions
+from ipexctl.project import git_without_settings
 from ipexctl.project.send_project import InPlace, Snapshot
 
 GitState = dict[str, Any]
 MOST_BYTES = 64_000  # of the difference
 MOST_CHANGED = 200  # files
 LONGEST_WAIT = 0.3  # seconds that the start of a run waits for git, after all else is done
-# no programs that the repository's settings name, and no lock that another git would meet
-_GIT = ("git", "--no-optional-locks", "--literal-pathspecs", "-c", "core.fsmonitor=false")
 _STATUS = ("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty", "--", ".")
 _DIFF = (
-    "-c", "core.quotePath=false", "diff", "--relative", "--no-ext-diff", "--no-textconv",
+    "-c", "core.quotePath=false", "-c", "diff.autoRefreshIndex=false",
+    "diff", "--relative", "--no-ext-diff", "--no-textconv", "--submodule=short",
     "--no-renames", "--no-color", "--ignore-submodules=dirty", "HEAD", "--",
 )  # fmt: skip
 _WORDS = {"M": "changed", "A": "added", "D": "deleted", "?": "not in git", "U": "in conflict"}
@@ -51,6 +52,9 @@ class GitReader:
         self._folder, self._sent, self._mask = folder, frozenset(sent), mask
         self._state: GitState = {}
         self._known: GitState | None = None  # what it had read when it was asked
+        self._git: subprocess.Popen[bytes] | None = None
+        self._environ: Mapping[str, str] = {}
+        self._ends = threading.Lock()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -58,38 +62,58 @@ class GitReader:
         """Return {commit, branch, changed: [[how, path], ...], diff}; None without a commit."""
         if self._known is None:
             self._thread.join(LONGEST_WAIT)
-            self._known = dict(self._state)
+            with self._ends:
+                self._known = dict(self._state)
+                if self._git:
+                    self._git.kill()  # a pipe in place of a file can stop it for ever
         return self._known or None
 
     def _read(self) -> None:
-        with suppress(OSError):  # there is no git
-            place = self._ask("rev-parse", "HEAD", "--abbrev-ref", "HEAD", "--show-prefix")
-            commit, branch, prefix, *_ = (*place.split("\n"), "", "", "")
-            if not re.fullmatch("[0-9a-f]{40,64}", commit):
-                return
-            self._state.update(commit=commit, branch=branch)
-            changed = list(self._read_changes(prefix))
-            self._state["changed"] = [[how, path] for how, path in changed[:MOST_CHANGED]]
-            kept = [path for how, path in changed if path in self._sent and how != _WORDS["?"]]
-            diff = self._ask(*_DIFF, *kept[:MOST_CHANGED]) if kept else ""
-            cut = len(diff) >= MOST_BYTES
-            diff = diff.rpartition("\n")[0] + f"\n(cut at {MOST_BYTES:,} bytes)" if cut else diff
-            self._state["diff"] = self._mask.mask_text(diff)
+        root, git = own_git_root(self._folder), git_without_settings.find_git()
+        if not root or not git:
+            return
+        with suppress(OSError), tempfile.TemporaryDirectory(
+            prefix="ipexctl-git-", ignore_cleanup_errors=True
+        ) as made:  # fmt: skip
+            self._environ = git_without_settings.lay_out(git, root, Path(made))
+            self._read_with((git, *git_without_settings.OPTIONS))
 
-    def _read_changes(self, prefix: str) -> Iterator[tuple[str, str]]:
-        for row in self._ask(*_STATUS).split("\0")[:-1]:
+    def _read_with(self, git: tuple[str, ...]) -> None:
+        place = self._ask(*git, "rev-parse", "HEAD", "--abbrev-ref", "HEAD", "--show-prefix")
+        commit, branch, prefix, *_ = (*place.split("\n"), "", "", "")
+        if not re.fullmatch("[0-9a-f]{40,64}", commit):
+            return
+        self._state.update(commit=commit, branch=branch)
+        changed = list(self._read_changes(git, prefix))
+        self._state["changed"] = [[how, path] for how, path in changed[:MOST_CHANGED]]
+        kept = [path for how, path in changed if path in self._sent and how != _WORDS["?"]]
+        diff = self._ask(*git, *_DIFF, *kept[:MOST_CHANGED]) if kept else ""
+        cut = len(diff) >= MOST_BYTES
+        diff = diff.rpartition("\n")[0] + f"\n(cut at {MOST_BYTES:,} bytes)" if cut else diff
+        self._state["diff"] = self._mask.mask_text(diff)
+
+    def _read_changes(self, git: tuple[str, ...], prefix: str) -> Iterator[tuple[str, str]]:
+        for row in self._ask(*git, *_STATUS).split("\0")[:-1]:
             path = row[3:].removeprefix(prefix)
             new_folder = path.endswith("/") and any(n.startswith(path) for n in self._sent)
             if path in self._sent or new_folder or "D" in row[:2]:
                 yield _WORDS.get(row[:2].strip()[:1], "changed"), path
 
     def _ask(self, *words: str) -> str:
-        """Return the first bytes that git prints; "" if it fails."""
-        with subprocess.Popen(
-            (*_GIT, *words), cwd=self._folder, env={**os.environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        ) as process:  # fmt: skip
+        """Return the first bytes that git prints; "" if it fails. Raises OSError when it is too
+        late for an answer."""
+        with self._ends:
+            if self._known is not None:
+                raise TimeoutError
+            self._git = subprocess.Popen(
+                words, cwd=self._folder, env=self._environ,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        with self._git as process:
             assert process.stdout
             text = process.stdout.read(MOST_BYTES).decode("utf-8", "replace")
             process.kill()
+        with self._ends:
+            if self._known is not None:
+                raise TimeoutError  # it was killed
         return text

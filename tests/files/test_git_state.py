@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ipexctl.base.secret_mask import SecretMask
+from ipexctl.project import git_state
 from ipexctl.project.git_state import MOST_BYTES, GitReader
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="needs git")
@@ -20,6 +24,11 @@ def git(folder: Path, *words: str) -> str:
         ("git", *WHO, *words), cwd=folder, check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def wait_for_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_state, "LONGEST_WAIT", 60)
 
 
 @pytest.fixture
@@ -62,15 +71,213 @@ def test_a_large_change_is_cut(project: Path) -> None:
     assert len(state["diff"]) < MOST_BYTES + 100
 
 
-def test_programs_of_the_repository_are_not_run(project: Path) -> None:
-    ran = project.parent / "ran"
-    for name in ("core.fsmonitor", "diff.external", "diff.own.textconv"):
-        git(project, "config", name, f"touch {ran}; cat")
+def _name_programs(project: Path, program: str) -> None:
+    git(project, "config", "core.fsmonitor", program)
+    for name in ("diff.external", "diff.own.textconv", "diff.own.command"):
+        git(project, "config", name, program)
     (project / ".gitattributes").write_text("*.py diff=own\n")
+
+
+def _filter(project: Path, program: str) -> None:
+    git(project, "config", "filter.own.clean", program)
+    (project.parent / ".git/info/attributes").write_text("*.py filter=own\n")
+
+
+def _filter_process(project: Path, program: str) -> None:
+    git(project, "config", "filter.own.process", program)
+    (project / ".gitattributes").write_text("*.py filter=own\n")
+
+
+def _filter_of_an_included_file(project: Path, program: str) -> None:
+    (project / "extra").write_text(f'[filter "own"]\nclean = "{program}"\n')
+    git(project, "config", "includeIf.onbranch:fast.path", "../bert/extra")
+    (project / ".gitattributes").write_text("*.py filter=own\n")
+
+
+def _filter_of_a_work_tree(project: Path, program: str) -> None:
+    git(project, "config", "extensions.worktreeConfig", "true")
+    git(project, "config", "--worktree", "filter.own.clean", program)
+    (project / ".gitattributes").write_text("*.py filter=own\n")
+
+
+def _filter_of_a_folder_elsewhere(project: Path, program: str) -> None:
+    _filter(project, program)
+    (project.parent / ".git").rename(project.parent.parent / "elsewhere")
+    (project.parent / ".git").write_text("gitdir: ../elsewhere\n")
+
+
+def _hook(project: Path, program: str) -> None:
+    hook = project.parent / ".git/hooks/post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{program}\n")
+    hook.chmod(0o755)
+    os.utime(project / "private.py", (1, 1))  # the index has another time
+
+
+def _missing_object(project: Path, program: str) -> None:
+    """A clone without some objects, which git fetches when they are needed."""
+    missing = git(project, "rev-parse", "HEAD:bert/train.py")
+    (project.parent / ".git/objects" / missing[:2] / missing[2:]).unlink()
+    git(project, "config", "core.repositoryFormatVersion", "1")
+    for name, value in (
+        ("extensions.partialClone", "origin"), ("remote.origin.promisor", "true"),
+        ("remote.origin.url", "ssh://nowhere/project"), ("core.sshCommand", program),
+    ):  # fmt: skip
+        git(project, "config", name, value)
+
+
+def _submodule(project: Path, program: str) -> None:
+    """A repository in the repository, whose difference the user's settings want to see."""
+    inner = project / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "data.py").write_text("x = 1\n")
+    git(inner, "add", ".")
+    git(inner, "commit", "-q", "-m", "first")
+    git(project, "add", "inner")
+    git(project, "commit", "-q", "-m", "second")
+    (inner / "data.py").write_text("x = 2\n")
+    git(inner, "commit", "-q", "-a", "-m", "second")
+    git(inner, "config", "filter.own.clean", program)
+    for name in ("diff.own.textconv", "core.fsmonitor"):
+        git(inner, "config", name, program)
+    (inner / ".gitattributes").write_text("*.py filter=own diff=own\n")
+    (inner / "data.py").write_text("x = 3\n")
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        _name_programs, _filter, _filter_process, _filter_of_an_included_file,
+        _filter_of_a_work_tree, _filter_of_a_folder_elsewhere, _hook, _missing_object, _submodule,
+    ],
+)  # fmt: skip
+def test_programs_of_the_repository_are_not_run(
+    project: Path, arrange: Callable[[Path, str], None]
+) -> None:
+    ran, program = project.parent.parent / "ran", project.parent.parent / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n[ $# -gt 0 ] || cat\n")  # a filter has no words
+    program.chmod(0o755)
+    own = project.parent.parent / "settings of the user"
+    own.write_text("[diff]\nsubmodule = diff\n")
+    arrange(project, str(program))
     (project / "train.py").write_text("lr = 2\n")
-    ran.unlink(missing_ok=True)  # the git of this test has run the first one
+    ran.unlink(missing_ok=True)  # the git of this test may have run it
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_GLOBAL", str(own))
+        state = GitReader(project, ["train.py", "inner"], SecretMask()).state()
+        assert not ran.exists()
+        assert state and state["commit"] == git(project, "rev-parse", "HEAD")
+        assert ["changed", "train.py"] in state["changed"]
+        assert arrange is _missing_object or "+lr = 2" in state["diff"]
+        git(project, "-c", "core.fsmonitor=false", "status")  # git obeys what is ignored here
+        with suppress(subprocess.CalledProcessError):
+            git(project, "diff", "HEAD")
+        assert ran.exists()
+
+
+def test_a_folder_in_the_form_of_a_repository_is_not_one(project: Path) -> None:
+    """git takes the current folder for a bare repository if it has these files."""
+    ran = project.parent / "ran"
+    top = project.parent / "unpacked"
+    shutil.copytree(project.parent / ".git", top)
+    for name, value in (
+        ("core.bare", "false"), ("core.worktree", str(top)),
+        ("filter.own.clean", f"touch {ran}; cat"),
+    ):  # fmt: skip
+        git(project.parent, "config", "--file", str(top / "config"), name, value)
+    (top / "bert").mkdir()
+    (top / "bert/train.py").write_text("lr = 2\n")
+    (top / ".gitattributes").write_text("*.py filter=own\n")
+    (project.parent / ".git").rename(project.parent / "no longer")
+    assert GitReader(top, ["bert/train.py"], SecretMask()).state() is None
+    assert not ran.exists()
+    git(top, "status")  # git obeys what is ignored here
+    assert ran.exists()
+
+
+def test_a_program_of_the_project_is_not_taken_for_git(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = project.parent / "ran"
+    (project / "git").write_text(f"#!/bin/sh\ntouch {ran}\n")
+    (project / "git").chmod(0o755)
+    monkeypatch.chdir(project)
+    for path in ("", ".", f":{os.environ['PATH']}"):
+        monkeypatch.setenv("PATH", path)
+        assert GitReader(project, ["train.py"], SecretMask()).state() is None or path.count(":")
+    assert not ran.exists()
+
+
+def test_what_the_settings_say_of_files_counts(project: Path) -> None:
+    """Line ends, the executable bit, what is ignored, and filters that the user has."""
+    top = project.parent
+    (top / ".git/info/exclude").write_text("left.py\n")
+    (project / "left.py").write_text("not in git\n")
+    git(project, "config", "core.fileMode", "false")
+    git(project, "config", "core.autocrlf", "input")
+    (project / "private.py").chmod(0o755)
+    (project / "gone.py").write_bytes(b"lr = 1\r\n")
+    (project / ".gitattributes").write_text("train.py filter=mine\n")
+    (project / "train.py").write_text("lr = 1 # a comment\n")
+    own = top / "settings of the user"
+    own.write_text('[filter "mine"]\nclean = sed "s/ #.*//"\n[core]\nexcludesFile = ""\n')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_GLOBAL", str(own))
+        git(project, "add", ".gitattributes", "gone.py", "train.py")
+        git(project, "commit", "-q", "-m", "second")
+        sent = ["train.py", "private.py", "gone.py", "left.py"]
+        for path in sent:
+            os.utime(project / path, (1, 1))  # so that git reads them
+        state = GitReader(project, sent, SecretMask()).state()
+    assert state and state["changed"] == []
+
+
+@pytest.mark.parametrize("options", [(), ("--object-format=sha256",), ("--ref-format=reftable",)])
+def test_a_linked_work_tree(tmp_path: Path, options: tuple[str, ...]) -> None:
+    top, linked = tmp_path / "top", tmp_path / "linked"
+    try:
+        git(tmp_path, "init", "-q", *options, str(top))
+    except subprocess.CalledProcessError:
+        pytest.skip("this git is older")
+    (top / "train.py").write_text("lr = 1\n")
+    git(top, "add", ".")
+    git(top, "commit", "-q", "-m", "first")
+    git(top, "pack-refs", "--all")
+    git(top, "worktree", "add", "-q", "-b", "slow", str(linked))
+    (linked / "train.py").write_text("lr = 2\n")
+    git(linked, "commit", "-q", "-a", "-m", "second")
+    (linked / "train.py").write_text("lr = 3\n")
+    diff = ""
+    for folder, branch in ((top, git(top, "branch", "--show-current")), (linked, "slow")):
+        state = GitReader(folder, ["train.py"], SecretMask()).state()
+        assert state and state["commit"] == git(folder, "rev-parse", "HEAD")
+        assert state["branch"] == branch
+        assert state["changed"] == ([["changed", "train.py"]] if folder == linked else [])
+        diff += state["diff"]
+    assert "-lr = 2\n+lr = 3" in diff
+
+
+def test_nothing_is_written_into_the_repository(project: Path) -> None:
+    os.utime(project / "private.py", (1, 1))  # git would note this in its index
+    (project / "train.py").write_text("lr = 2\n")
+    before = {path: path.lstat() for path in (project.parent / ".git").rglob("*")}
     state = GitReader(project, ["train.py"], SecretMask()).state()
-    assert state and "+lr = 2" in state["diff"] and not ran.exists()
+    assert state and "+lr = 2" in state["diff"]
+    after = {path: path.lstat() for path in (project.parent / ".git").rglob("*")}
+    assert [(p, s.st_mtime_ns, s.st_ino) for p, s in before.items()] == [
+        (p, s.st_mtime_ns, s.st_ino) for p, s in after.items()
+    ]
+
+
+def test_a_git_that_waits_for_ever_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(project / ".gitattributes")
+    monkeypatch.setattr(git_state, "LONGEST_WAIT", 5)
+    reader = GitReader(project, ["train.py"], SecretMask())
+    state = reader.state()
+    assert state and state["commit"] == git(project, "rev-parse", "HEAD")
+    reader._thread.join(60)
+    assert not reader._thread.is_alive()  # which waits for its git
 
 
 def test_without_a_commit_nothing_is_recorded(tmp_path: Path) -> None:

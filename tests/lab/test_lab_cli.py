@@ -14,6 +14,7 @@ import pytest
 from ipexctl.errors import NotHere
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.lab.cluster import machine_support
 from ipexctl.lab.cluster.machine_support import choose_rung
 from tests.cli import ipexctl
 from tests.refused import refused
@@ -74,6 +75,16 @@ def test_what_lab_up_says_next_makes_a_project_that_needs_neither_f_nor_F(  # no
     found = json.loads(ipexctl("doctor", "--json", cwd=tmp_path, env=env).stdout)["hosts"]
     wanted = state["addresses"] or [host["name"] for host in state["hosts"]]
     assert [(h["name"], h["error"]) for h in found] == [(name, None) for name in wanted]
+
+
+def test_a_lab_runs_no_module_of_the_current_folder(make_lab, tmp_path, monkeypatch):
+    ran = tmp_path / "ran"
+    for name in ("dataclasses", "ipexctl", "json"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w').close()\nimport sys\n")
+    monkeypatch.chdir(tmp_path)
+    assert machine_support._refusal.__wrapped__("import dataclasses, ipexctl, json") == ""
+    make_lab(LabSpec.plain(1, name="modules"))
+    assert not ran.exists()
 
 
 def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):

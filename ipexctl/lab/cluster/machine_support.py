@@ -103,6 +103,7 @@ def _refusal(script: str) -> str:
             capture_output=True,
             text=True,
             env=PYTHON_ENV,
+            cwd="/",  # Python would import modules of the current folder
         )
     except OSError as error:
         return f"it needs {sys.executable}: {error.strerror}"

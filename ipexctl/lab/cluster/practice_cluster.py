@@ -307,6 +307,7 @@ def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
             start_new_session=True,
             pass_fds=(out, lock),
             env=PYTHON_ENV,
+            cwd="/",  # Python would import modules of the current folder
         )
     os.close(out)
     with open(ready) as pipe:
