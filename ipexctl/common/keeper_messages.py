@@ -114,8 +114,21 @@ class KeeperSaid(Marked):
     """A message between keepers: one of the classes below."""
 
 
+class LogEntry(Message):
+    """An entry of the log on which Raft agrees: a line of the record, or none for a new leader."""
+
+    index: int
+    term: int
+    line: "dict[str, Any] | None" = None  # of common/attempt_record.py
+    line_term: int = 0  # of the leader that added the line, which may be an earlier one
+
+
 class Vote(KeeperSaid):
-    vote: str  # of PySyncObj, in base64
+    """A message of Raft. No pickle: who has the key of a run could run any program by it."""
+
+    vote: str  # its kind, as PySyncObj calls it
+    numbers: "dict[str, int | bool]"  # its other fields
+    entries: "list[LogEntry]" = []
 
 
 class Mine(KeeperSaid):

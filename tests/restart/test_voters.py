@@ -3,6 +3,7 @@ are replaced. PySyncObj is real; its times are a tenth of what they are in a run
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from ipexctl.common.attempt_record import (
     Leads,
     RunEnded,
 )
-from ipexctl.common.keeper_messages import Vote
+from ipexctl.common.keeper_messages import KeeperSaid, Vote
 from ipexctl.remote.restart import voters
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.restart.voters import Member
@@ -28,7 +29,7 @@ NAMES = "abcde"
 class Net:
     def __init__(self) -> None:
         self.cut: set[frozenset[str]] = set()
-        self.under_way: deque[tuple[str, str, str]] = deque()
+        self.under_way: deque[tuple[str, str, str]] = deque()  # from, to, JSON
         self.applied: defaultdict[str, list[Any]] = defaultdict(list)
         self.members: dict[str, Member] = {}
         for name in NAMES:
@@ -36,7 +37,7 @@ class Net:
 
     def start(self, name: str, *, returned: bool = False) -> None:
         def send(to: str, message: Vote) -> None:
-            self.under_way.append((name, to, message.vote))
+            self.under_way.append((name, to, json.dumps(message.document())))
 
         applied = self.applied[name] = []
 
@@ -62,7 +63,9 @@ class Net:
             while self.under_way:
                 one, other, text = self.under_way.popleft()
                 if other in self.there(one) and other in self.members:
-                    self.members[other].take(one, text)
+                    message = KeeperSaid.any_of(json.loads(text))
+                    assert isinstance(message, Vote)
+                    self.members[other].take(one, message.check())
             time.sleep(0.005)
         return found
 

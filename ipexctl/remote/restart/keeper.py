@@ -245,7 +245,7 @@ class Keeper:
             message = parsed and parsed.check()
         if isinstance(message, Vote):
             if self.member is not None:
-                self.member.take(name, message.vote)
+                self.member.take(name, message)
         elif isinstance(message, Mine):
             self.said[name] = message.mine
         elif isinstance(message, Ordered):

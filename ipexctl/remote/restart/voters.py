@@ -4,14 +4,19 @@ What Raft needs of the disk is not kept: a member whose process is new has forgo
 its log, so it neither votes nor stands before the one that leads has written to it.
 """
 
-import base64
-import pickle
+import json
 import socket
 import time
 
-from ipexctl.common.keeper_messages import Vote
+from ipexctl.common.attempt_record import RecordLine
+from ipexctl.common.keeper_messages import LogEntry, Vote
+from ipexctl.common.message import MYPY
+
+if MYPY:
+    from typing import Any
 
 inet_ntop = socket.inet_ntop
+from pysyncobj import syncobj  # noqa: E402
 from pysyncobj.config import SyncObjConf  # noqa: E402
 from pysyncobj.node import Node  # noqa: E402
 from pysyncobj.syncobj import SyncObj, replicated  # noqa: E402
@@ -24,6 +29,32 @@ BEATS = 1.5  # seconds between heartbeats of the leader
 FALLBACK = 8.0  # seconds without answers of most members, until a leader steps down
 AT_FIRST = 0.5  # seconds until the first member stands at the start of a run; the next ones later
 NEVER = 10**9
+MOST_BYTES = 1 << 18  # of lines in one message, below the limit of a link
+REGULAR, NO_OP = b"\0", b"\1"  # first byte of a command in PySyncObj's log
+# The kinds of messages that voters send: their fields, and whether there are entries. PySyncObj has
+# others, for what a run does not do: snapshots of its state, other members, other versions.
+FIELDS = {
+    "request_vote": {"term", "last_log_index", "last_log_term"},
+    "response_vote": {"term"},
+    "append_entries": {"term", "commit_index", "prevLogIdx", "prevLogTerm"},
+    "next_node_idx": {"next_node_idx", "reset", "success"},
+    "apply_command": set(),
+}  # type: dict[str, set[str]]
+
+
+class JsonCommands:
+    """Takes the place of pickle in PySyncObj, which reads the commands in its log with it."""
+
+    @staticmethod
+    def dumps(command: "tuple[Any, ...]") -> bytes:
+        return json.dumps(command).encode("ascii")
+
+    @staticmethod
+    def loads(data: bytes) -> "tuple[Any, ...]":
+        return tuple(json.loads(data.decode("ascii")))
+
+
+syncobj.pickle = JsonCommands
 
 
 class Member(SyncObj):  # type: ignore[misc]
@@ -48,6 +79,7 @@ class Member(SyncObj):  # type: ignore[misc]
             connectionTimeout=LONGEST,
             logCompactionMinEntries=NEVER,
             logCompactionMinTime=NEVER,
+            appendEntriesBatchSizeBytes=MOST_BYTES,
         )
         peers = [node for member, node in self.nodes.items() if member != name]
         SyncObj.__init__(self, self.nodes[name], peers, conf, transport=self.links)
@@ -69,9 +101,12 @@ class Member(SyncObj):  # type: ignore[misc]
         if not self.returned:
             self.doTick(0)
 
-    def take(self, name, text):
-        """Handle a Raft message of another member, but no candidacy against a working leader."""
-        message = pickle.loads(base64.b64decode(text))
+    def take(self, name: str, vote: Vote) -> None:
+        """Handle a Raft message of another member, but no candidacy against a working leader.
+
+        Raises ValueError, KeyError or TypeError for a message that no voter sends.
+        """
+        message = self.read_vote(vote)
         kind = message["type"]
         if kind == "append_entries" and message["term"] >= self._getTerm():
             self.returned, self.heard_at = False, time.monotonic()
@@ -79,6 +114,28 @@ class Member(SyncObj):  # type: ignore[misc]
             return  # a member that was away must not depose a leader that works
         self.links._onMessageReceived(self.nodes[name], message)
         self.tick(self.connected)
+
+    def read_vote(self, vote: Vote) -> "dict[str, Any]":
+        """Return the message as PySyncObj knows it."""
+        if vote.numbers.keys() != FIELDS[vote.vote]:
+            raise ValueError("fields of a vote: %.200s" % sorted(vote.numbers))
+        entries = [(self.command_of(entry), entry.index, entry.term) for entry in vote.entries]
+        message = dict(vote.numbers, type=vote.vote)  # type: dict[str, Any]
+        if vote.vote == "append_entries":
+            message["entries"] = entries
+        elif vote.vote == "apply_command":
+            ((message["command"], _, _),) = entries
+        return message
+
+    def command_of(self, entry: LogEntry) -> bytes:
+        """Return the call of `add` for an entry, as PySyncObj keeps it."""
+        if entry.line is None:
+            return NO_OP
+        line = RecordLine.any_of(entry.line)
+        if line is not None:
+            line.check()
+        number = self._methodToID[self._getFuncName("add")]
+        return REGULAR + JsonCommands.dumps((number, (entry.line, entry.line_term)))
 
     def follows(self):
         """Return whether another member leads and was heard from recently."""
@@ -102,9 +159,20 @@ class Links(Transport):  # type: ignore[misc]
         Transport.__init__(self, None, None, None)
         self.to = send
 
-    def send(self, node, message):
-        text = base64.b64encode(pickle.dumps(message, 2)).decode("ascii")
-        self.to(node.id, Vote(text))
+    def send(self, node: Node, message: "dict[str, Any]") -> None:
+        kind, entries = message["type"], message.get("entries", [])
+        if kind == "apply_command":
+            entries = [(message["command"], 0, 0)]
+        numbers = {name: message[name] for name in FIELDS[kind]}
+        self.to(node.id, Vote(kind, numbers, [read_entry(*entry) for entry in entries]))
 
     def destroy(self):
         pass
+
+
+def read_entry(command: bytes, index: int, term: int) -> LogEntry:
+    """Return the entry of a command in PySyncObj's log."""
+    if command[:1] == NO_OP:
+        return LogEntry(index, term)
+    _, (line, line_term) = JsonCommands.loads(command[1:])
+    return LogEntry(index, term, line, line_term)
