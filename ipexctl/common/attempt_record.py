@@ -37,6 +37,8 @@ class AttemptBegins(RecordLine):
     checkpoint: "Line" = ""  # from which it begins
     kept: bool = False  # checkpoints are copied
     age: "float | None" = None  # of the checkpoint
+    order: "list[int]" = []  # the attempt that wrote it, and its number in that
+    skipped: "list[Line]" = []  # newer ones, from which an attempt failed at once, and why
     open: "list[Line]" = []  # checkpoints that were not complete
     away: "Line" = ""  # the last checkpoint, if no host that is reached has it
     by: "Line" = ""  # the host that led
@@ -59,6 +61,7 @@ class AttemptEnded(RecordLine):
     lost: "list[Line]"  # hosts whose loss ended it, or that could not begin
     lasted: float  # seconds
     complete: "Line"  # the last checkpoint that was complete
+    number: int = 0  # of that
     away: "list[Line]" = []  # other hosts that were not reached then
 
 

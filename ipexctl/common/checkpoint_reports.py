@@ -20,6 +20,9 @@ class Manifest(Message):
     parts: "dict[str, CopiedPart]"  # by the host that wrote it
     step: "int | None" = None
     holders: "dict[str, list[str]]" = {}  # by writer: the hosts that have its part
+    key: "Line" = ""  # checkpoint_names.checkpoint_key
+    members: "list[Line]" = []  # what the patterns match of it; none: its name alone
+    gap: float = 0.0  # seconds, the longest time between two files of a checkpoint so far
 
 
 class Unpublished(Message):

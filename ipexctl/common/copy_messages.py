@@ -39,11 +39,14 @@ class PartFound(CopierSaid):
     """The host has a finished part of a checkpoint."""
 
     copier_event = "ready"
-    name: str
+    name: str  # its key: checkpoint_names.checkpoint_key
     stamp: str  # as it was found
     names: "list[str]"  # of its files
     needs: "list[str]"  # files that an index in it names
     age: float
+    members: "list[str]" = []  # what the patterns match of it
+    inherited: "list[str]" = []  # those of its files that were there before the ranks
+    gap: float = 0.0  # seconds, the longest time between two files of a checkpoint so far
 
 
 class PartAbsent(CopierSaid):
@@ -114,6 +117,7 @@ class KeepPart(CopyOrder):
     keep: int  # its number
     name: str
     stamp: str  # as it was found
+    without: "list[str]" = []  # files that another host has written
 
 
 class CopyPart(CopyOrder):
@@ -132,4 +136,4 @@ class WriteManifest(CopyOrder):
 class WithdrawManifest(CopyOrder):
     """Withdraw a checkpoint that was published without a part found later."""
 
-    withdraw: str  # its name
+    withdraw: int  # its number

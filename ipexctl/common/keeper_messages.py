@@ -35,6 +35,7 @@ class PartOver(Message):
     facts: "list[dict[str, Any]]"  # that ended it: common/run_events.py
     seconds: float  # until then
     complete: str  # the last checkpoint that was complete
+    number: int = 0  # of that
     ago: float = 0.0
 
 
@@ -46,6 +47,9 @@ class KeptCheckpoint(Message):
     age: float
     parts: "dict[str, CopiedPart]"  # by the host that wrote it
     held: "list[str]"  # sha of the parts that are intact here
+    key: str = ""  # these three as in Manifest
+    members: "list[str]" = []
+    gap: float = 0.0
 
 
 class PartCleared(Message):
@@ -80,17 +84,23 @@ class HostReport(Message):
 
 
 class CheckpointLayout(Message):
-    """A checkpoint to begin from, and which hosts serve its parts."""
+    """A checkpoint to begin from, and which hosts serve its parts. It has the newest of the
+    names with a step and of the plain names."""
 
     name: str
     order: "tuple[int, int]"
     age: float
     parts: "list[tuple[str, str, int, list[str]]]"  # writer, sha, size of its list, URLs
+    key: str = ""  # these three as in Manifest
+    members: "list[str]" = []
+    gap: float = 0.0
+    needed: int = 0  # the first attempt of which copies stay: of the checkpoint before this one
 
 
 class BeginPart(Message):
     asked: StartOrder
     lay: "CheckpointLayout | None"
+    tidies: bool = False  # puts aside what the ranks wrote after that checkpoint
 
 
 LEFT, WAITS, CLAIMS = "left", "waits", "claims"  # what a run with --queue does for its CPUs

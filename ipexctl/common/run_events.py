@@ -260,6 +260,7 @@ class Checkpoint(Event):
     bytes: int = 0
     seconds: float = 0.0
     withdrawn: bool = False
+    number: int = 0  # counts those of an attempt
 
 
 class Over(Event):

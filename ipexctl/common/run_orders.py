@@ -78,6 +78,7 @@ class StartOrder(Message):
     run: "HubOrder | None"  # on the first host
     restart_plan: "Any" = None  # for its keeper: --restarts
     spare: bool = False
+    checkpoint_gap: float = 0.0  # seconds, the longest between two files of a checkpoint so far
     keys: "dict[str, str]" = {}  # of the hosts' TLS
     returned: bool = False  # for a new keeper of a host that was lost
     host: str = ""

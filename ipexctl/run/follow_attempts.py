@@ -34,7 +34,11 @@ from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.checkpoints.listed_checkpoints import describe_incomplete, explain_beginning
+from ipexctl.run.checkpoints.listed_checkpoints import (
+    describe_incomplete,
+    describe_skipped,
+    explain_beginning,
+)
 from ipexctl.run.jobs.logs import read_kept_tails
 from ipexctl.run.jobs.ps import (
     NEWEST,
@@ -77,7 +81,8 @@ def describe_attempt(line: AttemptBegins) -> str:
     attempt = f"attempt {line.attempt} on {fold(line.hosts)}"
     if line.checkpoint:
         old = duration(line.age or 0.0)
-        return f"{attempt} from {line.checkpoint}, {old} old{describe_incomplete(line)}"
+        more = describe_skipped(line) + describe_incomplete(line)
+        return f"{attempt} from {line.checkpoint}, {old} old{more}"
     return attempt + (f" from the beginning: {explain_beginning(line)}" if line.kept else "")
 
 

@@ -101,7 +101,7 @@ def copies(tmp_path):
 
 
 def kept(copies, work, name):
-    return copies.keep(str(work), name, found(work, name)[name])
+    return copies.keep(str(work), files.files_of_checkpoint(found(work, name)))
 
 
 def published(copies, number, name, sha):
@@ -138,7 +138,7 @@ def test_what_the_script_changes_is_not_kept(copies, tmp_path):
     before = found(tmp_path / "work", "c-1")["c-1"]
     zipped(tmp_path / "work/c-1/model.pt", 2000)
     with pytest.raises(Changed):
-        copies.keep(str(tmp_path / "work"), "c-1", before)
+        copies.keep(str(tmp_path / "work"), files.files_of_checkpoint({"c-1": before}))
 
 
 def test_a_full_disk_is_left_alone(copies):
@@ -173,12 +173,12 @@ def test_a_checkpoint_that_is_in_its_place_takes_no_further_room(copies, tmp_pat
         lay_out(copies, work, sha, here)
 
 
-def lay_out(copies, work, sha, giver, keys=None):
+def lay_out(copies, work, sha, giver, keys=None, members=("c-1",)):
     part = copies.part(sha)
     rows = [[below, file, size, 0] for below, file, size in part["files"]]
     root = copies.folder.partition("/runs/")[0]
     asked = {"root": root, "work": str(work), "name": part["name"], "files": rows}
-    asked["patterns"] = ["out/*", "c-*"]
+    asked.update(patterns=["out/*", "c-*"], members=members)
     return copy_requests.op_lay_out(Call(), **dict(asked, givers=[giver], keys=keys))
 
 
@@ -190,7 +190,7 @@ def test_a_checkpoint_is_laid_out_with_its_hashes_verified(copies, tmp_path, nam
     if "." not in name:  # sent with the project
         zipped(new / name / "old.pt")
     here = {"run_id": RUN, "shelf": "a"}
-    lay_out(copies, new, sha, here)
+    lay_out(copies, new, sha, here, members=[name])
     before, after = (
         files.list_checkpoint_files(str(top / name)) for top in (tmp_path / "work", new)
     )
@@ -201,7 +201,7 @@ def test_a_checkpoint_is_laid_out_with_its_hashes_verified(copies, tmp_path, nam
         file.write(b"xx")
     (new / "out").rename(new / "kept")
     with pytest.raises(Failure) as e:
-        lay_out(copies, new, sha, here)
+        lay_out(copies, new, sha, here, members=[name])
     assert e.value.slug == "checkpoint-corrupt"
     assert not (new / name).exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.base.host_answer import Answer
+from ipexctl.common import checkpoint_names
 from ipexctl.common.copy_messages import PartFound
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.remote.checkpoints import checkpoint_rules as rules
@@ -48,7 +49,7 @@ def test_a_copy_is_on_a_host_of_another_group_where_there_is_one():
     ],
 )
 def test_the_step_is_in_the_name(name, step):
-    assert rules.step_of(name) == step
+    assert checkpoint_names.step_of(name) == step
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_disk_keeps_room(free, total, size, room):
 
 def manifest(number: int, name: str, parts: dict[str, str]) -> dict:
     rows = {host: {"sha": sha, "list": 9, "bytes": MIB} for host, sha in parts.items()}
-    step = rules.step_of(name)
+    step = checkpoint_names.step_of(name)
     return {"number": number, "name": name, "step": step, "parts": rows, "age": 5.0}
 
 

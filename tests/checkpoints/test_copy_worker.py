@@ -24,7 +24,7 @@ class Hub:
         zipped(self.work / "out/c-0/model.pt")
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(0.0)
-        asked = start_order(cwd=str(self.work), checkpoints=["out/c-*"])
+        asked = start_order(cwd=str(self.work), checkpoints=["out/c-*", "out/*.pt"])
         self.worker = Worker(asked, str(tmp_path / "runs" / RUN / "shelf" / "a"), theirs)
         self.worker.copies.make()
 
@@ -66,7 +66,11 @@ def test_two_equal_looks_and_a_finished_file_make_it_ready_once(hub):
     zipped(hub.work / "out/c-1/model.pt")
     assert hub.looks(1) == []
     (ready,) = hub.looks(1)
-    assert (ready["shelf"], ready["name"], ready["names"]) == ("ready", "out/c-1", ["model.pt"])
+    assert (ready["shelf"], ready["name"], ready["names"]) == (
+        "ready",
+        "out/c-1",
+        ["out/c-1/model.pt"],
+    )
     assert hub.looks(3) == []
     (again,) = [*hub.tell(seek="out/c-1"), *hub.looks(1)]
     assert {**again, "age": 0} == {**ready, "age": 0}
@@ -91,5 +95,73 @@ def test_it_is_kept_and_published_as_ordered(hub):
     assert list(hub.worker.copies.read_manifests()) == [1]
     (failed,) = hub.tell(keep=3, name="out/c-1", stamp="another")
     assert (failed["shelf"], failed["why"]) == ("failed", "")
-    hub.tell(withdraw="out/c-1")
+    hub.tell(withdraw=1)
     assert list(hub.worker.copies.read_manifests()) == []
+
+
+def ready(messages):
+    return [sorted(m["names"]) for m in messages if m["shelf"] == "ready"]
+
+
+def test_plain_names_are_one_checkpoint_and_no_half_of_it_is_reported(hub):
+    for name in ("model", "optim"):
+        zipped(hub.work / f"out/{name}.pt")
+    both = ["out/model.pt", "out/optim.pt"]
+    messages = hub.looks()
+    assert ready(messages) == [both]
+    (note,) = (m["text"] for m in messages if m["shelf"] == "note")
+    assert note == "out/model.pt and out/optim.pt are taken together as one checkpoint"
+    zipped(hub.work / "out/model.pt", 5000)
+    assert ready(hub.looks(5)) == []
+    (_, _, _, _, why) = next(iter(hub.worker.waiting.values()))
+    assert why == "out/optim.pt, which the one before had, is not written yet"
+    zipped(hub.work / "out/optim.pt", 5000)
+    assert ready(hub.looks()) == [both]
+
+
+def test_a_done_file_or_line_says_that_a_checkpoint_is_complete(hub):
+    logs = hub.work.parent / "runs" / RUN / "logs"
+    logs.mkdir()
+    log = logs / "rank00000.log"
+    log.write_text("begins\n")
+    hub.worker.habits.says_done = True
+    zipped(hub.work / "out/c-1/model.pt")
+    assert ready(hub.looks(4)) == []
+    (hub.work / "out/c-1.done").touch()
+    assert ready(hub.looks(1)) == [["out/c-1/model.pt"]]
+    zipped(hub.work / "out/c-2/model.pt")
+    assert ready(hub.looks(4)) == []
+    log.write_text("begins\n::checkpoint done\n")
+    assert ready(hub.looks(1)) == [["out/c-2/model.pt"]]
+
+
+def test_a_checkpoint_that_is_always_being_written_is_noted_once(hub, monkeypatch):
+    now, notes = [1000.0], []
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    hub.worker.progress = now[0]
+    for size in range(1, 100):
+        (hub.work / "out/last.pt").write_bytes(b"x" * size)
+        notes += [m["text"] for m in hub.looks(1) if m["shelf"] == "note"]
+        now[0] += 2.0
+        assert bool(notes) == (now[0] - 1000.0 > 62.0)
+    (note,) = notes
+    assert note.startswith(
+        "out/last.pt is not copied: in 60 s it was never unchanged for 4 s; write"
+    )
+
+
+def test_what_is_written_beside_a_laid_out_pair_makes_a_pair_again(hub):
+    """Only one of the two is written: the other one stays what it was."""
+    for name in ("config", "model"):
+        zipped(hub.work / f"out/{name}.pt")
+    hub.worker.link.close()
+    order = start_order(cwd=str(hub.work), checkpoints=["out/*.pt"])
+    hub.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    hub.link.settimeout(0.0)
+    hub.worker = Worker(order, hub.worker.copies.folder, theirs)
+    hub.worker.habits.usual.clear()
+    assert hub.looks(3) == []
+    zipped(hub.work / "out/model.pt", 5000)
+    (found,) = (m for m in hub.looks() if m["shelf"] == "ready")
+    assert found["names"] == ["out/config.pt", "out/model.pt"]
+    assert found["inherited"] == ["out/config.pt"]

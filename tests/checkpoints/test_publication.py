@@ -77,7 +77,7 @@ class Cluster:
             self.say(host, "published", number=manifest["number"])
         elif "withdraw" in order:
             mine = self.manifests[host].items()
-            self.manifests[host] = {n: m for n, m in mine if m["name"] != order["withdraw"]}
+            self.manifests[host] = {n: m for n, m in mine if n != order["withdraw"]}
 
     def run(self, chance: random.Random | None = None) -> None:
         while self.orders:
@@ -182,6 +182,55 @@ def test_names_that_several_hosts_overwrite_are_not_mixed():
     made.write("b", "ckpt", stamp="2")
     made.run()
     assert made.complete == ["ckpt"]
+    assert [f["event"] for f in made.facts].count("note") == 1
+
+
+def test_plain_names_that_hosts_write_in_turn_are_complete_once_each_has_written() -> None:
+    """Each rank has a name of its own, on its own host."""
+    made = Cluster()
+    made.write("a", "*", names=["out/ranka.pt"])
+    made.write("b", "*", names=["out/rankb.pt"])
+    made.run()
+    for step, first in ((2, "a"), (3, "a"), (4, "b")):
+        second = "ba"["ab".index(first)]
+        made.write(first, "*", stamp=str(step), names=[f"out/rank{first}.pt"])
+        made.run()
+        assert len(made.complete) == step - 1  # that of the other host is of the step before
+        made.write(second, "*", stamp=str(step), names=[f"out/rank{second}.pt"])
+        made.run()
+        assert len(made.complete) == step
+        shas = [part["sha"] for part in made.published["parts"].values()]
+        assert {sha.rpartition(":")[2] for sha in shas} == {str(step)}
+    for stamp in "5678":  # b writes no more
+        made.write("a", "*", stamp=stamp, names=["out/ranka.pt"])
+        made.run()
+    assert made.published["parts"]["a"]["sha"].endswith(("7", "8"))
+
+
+def test_a_plain_name_that_another_host_has_from_before_is_not_its_part() -> None:
+    made = Cluster()
+    made.write("a", "*", names=["out/model.pt", "out/optim.pt"])
+    made.files["b"]["*"] = {
+        "stamp": "1", "names": ["out/b.log", "out/model.pt"], "needs": [],
+        "inherited": ["out/model.pt"],
+    }  # fmt: skip
+    kept = []
+    while made.orders:
+        host, order = made.orders.pop(0)
+        if "keep" in order["shelf"]:
+            kept.append((host, order["shelf"]["without"]))
+        made.obey(host, order)
+    assert kept == [("a", []), ("b", ["out/model.pt"])]
+    assert len(made.complete) == 1
+
+
+def test_the_same_plain_names_of_several_hosts_are_copied_once() -> None:
+    made = Cluster()
+    for stamp in "123":
+        for host in "ab":
+            made.write(host, "*", stamp=stamp, names=["out/model.pt"])
+        made.run()
+    assert len(made.complete) == 1 and made.hub.is_idle()
     assert [f["event"] for f in made.facts].count("note") == 1
 
 

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 
 from ipexctl.common.attempt_record import AttemptRuns
-from ipexctl.common.keeper_messages import CheckpointLayout, HostReport
+from ipexctl.common.keeper_messages import BeginPart, CheckpointLayout, HostReport
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.restart.attempt_part import Part
@@ -86,22 +86,25 @@ def test_a_rank_that_ends_with_0_after_it_was_told_to_end_is_not_finished(tmp_pa
 def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_nothing() -> None:
     done = list[str]()
     copies = types.SimpleNamespace(
-        lay_out=lambda *_: done.append("laid"), remove_old_copies=lambda *_: done.append("forgot"),
+        lay_out=lambda *_: done.append("laid"), put_newer_aside=lambda *_: done.append("aside"),
+        remove_old_copies=lambda *_: done.append("forgot"),
         keep_laid_out=lambda *_: done.append("held"),
     )  # fmt: skip
     first, second = (
-        types.SimpleNamespace(order={}, complete="", begin=lambda _, n=n: done.append(n))
+        types.SimpleNamespace(
+            order=start_order(), checkpoints=0, begin=lambda _, n=n: done.append(n)
+        )
         for n in ("first", "second")
     )
     keeper = types.SimpleNamespace(
-        laying=threading.Lock(), copies=copies, starter=None,
+        laying=threading.Lock(), copies=copies, starter=None, began=0.0,
         is_latest=lambda part: part is second,
     )  # fmt: skip
-    lay = CheckpointLayout("out/c-7", (1, 3), 5.0, [])
-    Keeper.begin_part(keeper, first, lay, {})
+    begin = BeginPart(start_order(), CheckpointLayout("out/c-7", (1, 3), 5.0, []), tidies=True)
+    Keeper.begin_part(keeper, first, begin, {})
     assert done == []
-    Keeper.begin_part(keeper, second, lay, {})
-    assert done == ["laid", "forgot", "second", "held"]
+    Keeper.begin_part(keeper, second, begin, {})
+    assert done == ["aside", "laid", "forgot", "second", "held"]
 
 
 def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -37,15 +39,15 @@ class Host:
                 (made / below).parent.mkdir(parents=True, exist_ok=True)
                 (made / below).write_bytes(data)
             infos = {b: (made / b).stat() for b in files}
-            seen = {b: (i.st_size, i.st_mtime_ns, i.st_ino) for b, i in infos.items()}
-            sha = copies.keep(str(root / "made" / writer), "out/c-7", seen)
+            seen = {f"out/c-7/{b}": (i.st_size, i.st_mtime_ns, i.st_ino) for b, i in infos.items()}
+            sha = copies.keep(str(root / "made" / writer), seen)
             self.rows.append((writer, sha, Path(copies.path(sha)).stat().st_size, []))
 
     def lays_out(self) -> None:
-        lay = CheckpointLayout("out/c-7", (1, 3), 5.0, self.rows)
+        lay = CheckpointLayout("out/c-7", (1, 3), 5.0, self.rows, members=["out/c-7"])
         asked = self.order()
-        self.copies.lay_out(asked, lay, ATTEMPTS)
-        self.copies.keep_laid_out(asked, lay)
+        paths = self.copies.lay_out(asked, lay, ATTEMPTS)
+        self.copies.keep_laid_out(asked, lay, paths)
         self.copies.remove_old_copies(ATTEMPTS, 2)
 
     def order(self) -> StartOrder:
@@ -76,7 +78,8 @@ def test_any_host_that_laid_it_out_can_give_it(hosts: list[Host]) -> None:
     alone = newest_complete_checkpoint({"c": hosts[2].tells()})
     assert alone and alone.parts[0][1] == part[1]
     document = CopyFolder(str(hosts[2].root / f"runs/{FIRST}-r02/shelf/c")).part(part[1])
-    assert document and sorted(row[0] for row in document["files"]) == sorted(FILES)
+    names = sorted(f"out/c-7/{below}" for below in FILES)
+    assert document and sorted(row[0] for row in document["files"]) == names
 
 
 def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -> None:
@@ -87,7 +90,52 @@ def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -
     assert one.held == [part.sha for part in one.parts.values()]
     asked = hosts[0].order()
     rows = [(w, part.sha, part.list, []) for w, part in one.parts.items()]
-    hosts[0].copies.lay_out(asked, CheckpointLayout("out/c-7", (1, 3), 5.0, rows), ATTEMPTS)
+    layout = CheckpointLayout("out/c-7", (1, 3), 5.0, rows, members=["out/c-7"])
+    hosts[0].copies.lay_out(asked, layout, ATTEMPTS)
     assert (hosts[0].work / "out/c-7/model.pt").read_bytes() == b"weights"
     hosts[0].copies.release(asked)
     assert hosts[0].tells() == []
+
+
+def put(path: Path, text: str, *, age: float = 0.0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (time.time() - age, time.time() - age))
+
+
+def test_nothing_newer_is_left_beside_what_was_laid_out(tmp_path: Path) -> None:
+    """The host of rank 0 has a newer model.pt and a half-written step of its own."""
+    host = Host(tmp_path, "a", {})
+    work, pair = host.work, ["out/model.pt", "out/optim.pt"]
+    copies = CopyFolder(str(host.root / "runs" / FIRST / "shelf" / "a"))
+    for name in pair:
+        put(work / name, "step 25", age=50)
+    infos = {name: (work / name).stat() for name in pair}
+    seen = {n: (i.st_size, i.st_mtime_ns, i.st_ino) for n, i in infos.items()}
+    sha = copies.keep(str(work), seen)
+    rows = [("a", sha, Path(copies.path(sha)).stat().st_size, list[str]())]
+    layout = CheckpointLayout("out", (1, 3), 50.0, rows, "*", pair)
+    put(work / "out/model.pt", "step 75", age=10)
+    put(work / "out/ema.pt", "step 75", age=10)
+    put(work / "out/ck-80/half.pt", "step 80", age=10)
+    put(work / "out/ck-20/old.pt", "step 20", age=60)
+    put(work / "out/sent.pt", "with the project", age=1000)
+    asked = host.order().replace(checkpoints=["out/*.pt", "out/ck-*"])
+    host.copies.put_newer_aside(asked, layout, time.time() - 500)
+    assert host.copies.lay_out(asked, layout, ATTEMPTS) == pair
+    left = {p.relative_to(work).as_posix(): p.read_text() for p in (work / "out").rglob("*.pt")}
+    assert left == {
+        "out/model.pt": "step 25", "out/optim.pt": "step 25", "out/sent.pt": "with the project",
+        "out/ck-20/old.pt": "step 20",
+    }  # fmt: skip
+    aside = work / ".ipexctl-aside" / f"{FIRST}-r02" / "out"
+    assert sorted(path.name for path in aside.iterdir()) == ["ck-80", "ema.pt", "model.pt"]
+    assert (aside / "model.pt").read_text() == "step 75"
+
+
+def test_an_attempt_from_the_beginning_finds_nothing_of_the_one_before(tmp_path: Path) -> None:
+    host = Host(tmp_path, "a", {})
+    put(host.work / "out/c-1/half", "step 1", age=10)
+    put(host.work / "out/c-0/sent", "with the project", age=1000)
+    host.copies.put_newer_aside(host.order(), None, time.time() - 500)
+    assert [path.name for path in (host.work / "out").iterdir()] == ["c-0"]

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from ipexctl.common.attempt_record import AttemptEnded
+from ipexctl.common.checkpoint_names import checkpoint_label
 from ipexctl.common.checkpoint_reports import CopiedPart
 from ipexctl.common.keeper_messages import KeptCheckpoint
-from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpoint
+from ipexctl.remote.checkpoints.newest_checkpoint import (
+    SkippedCheckpoints,
+    newest_complete_checkpoint,
+)
 from ipexctl.remote.restart import restart_policy
 
 
@@ -139,3 +143,41 @@ def test_the_newest_checkpoint_is_one_of_which_all_parts_are_there() -> None:
     found = newest_complete_checkpoint(told)
     assert found and found.order == old
     assert newest_complete_checkpoint({"b": []}) is None
+
+
+def plain(order: tuple[int, int], *members: str) -> KeptCheckpoint:
+    part = CopiedPart(f"p{order}", 9, 7)
+    label = checkpoint_label(members)
+    return KeptCheckpoint(label, order, 1.0, {"a": part}, [part.sha], members=[*members])
+
+
+@pytest.mark.parametrize(
+    ("rows", "members"),
+    [
+        ([plain((1, 1), "m.pt", "o.pt")], ["m.pt", "o.pt"]),
+        ([plain((1, 1), "latest"), plain((1, 2), "c-2")], ["c-2", "latest"]),
+        ([plain((1, 1), "c-1"), plain((1, 2), "c-2"), plain((1, 3), "latest")], ["latest", "c-2"]),
+        ([plain((1, 1), "latest"), plain((2, 0), "c-2", "latest")], ["c-2", "latest"]),
+        ([plain((1, 1), "c-1"), plain((1, 2), "c-2")], ["c-2"]),
+    ],
+)
+def test_the_newest_of_each_kind_of_name_is_laid_out_together(
+    rows: list[KeptCheckpoint], members: list[str]
+) -> None:
+    found = newest_complete_checkpoint({"a": rows})
+    assert found and found.members == members
+
+
+def test_the_copies_of_the_checkpoint_before_stay() -> None:
+    rows = [plain((1, 6), "c-6"), plain((1, 7), "c-7"), plain((2, 0), "c-7"), plain((2, 1), "c-8")]
+    found = newest_complete_checkpoint({"a": rows})
+    assert found and (found.order, found.needed) == ((2, 1), 2)
+    skips = SkippedCheckpoints()
+    skips.same[2, 0] = 1, 7
+    found = newest_complete_checkpoint({"a": rows[:3]}, skips=skips)
+    assert found and (found.order, found.needed) == ((2, 0), 1)
+    skips.reasons[1, 7] = "c-7: rank 1: FileNotFoundError"
+    found = newest_complete_checkpoint({"a": rows[:3]}, skips=skips)
+    assert found and found.name == "c-6"
+    found = newest_complete_checkpoint({"a": rows}, (1, 6), skips)
+    assert found and found.name == "c-6"

@@ -11,9 +11,12 @@ import re
 import stat
 import zipfile
 
+from ipexctl.common import checkpoint_names
+
 ZIPPED = (".pt", ".pth", ".bin", ".ckpt", ".pkl")  # what torch.save writes, under its usual names
 TENSORS = ".safetensors"
 LONGEST_HEADER = 100 << 20  # the limit of the safetensors library
+DONE = ".done"
 SHARDS = re.compile(rb"__[0-9]+_[0-9]+\.distcp")
 
 
@@ -29,6 +32,42 @@ def found_in(folder, patterns):
                 names.add(os.path.relpath(path, top))
     outer = (n for n in names if not any(n.startswith(other + "/") for other in names))
     return {name: list_checkpoint_files(os.path.join(top, name)) for name in outer}
+
+
+def group_by_checkpoint(matches):
+    """Return {key: {name: its files}} of what `found_in` returned."""
+    units = {}  # type: dict[str, dict]
+    for name, files in matches.items():
+        if name.endswith(DONE):  # it says of another one that it is complete
+            continue
+        key = checkpoint_names.checkpoint_key(name, is_folder="" not in (files or ()))
+        units.setdefault(key, {})[name] = files
+    return units
+
+
+def is_marked_done(top, members, files):
+    """Return whether a .done file in a checkpoint or beside it was written after its files."""
+    marks = [name + DONE for name in members]
+    marks += [os.path.join(name, DONE) for name in members if "" not in (members[name] or ())]
+    marks += [os.path.join(os.path.dirname(name), DONE) for name in members]
+    times = [mtime for path, (_, mtime, _) in files.items() if path not in marks]
+    for mark in marks:
+        try:
+            if os.lstat(os.path.join(top, mark)).st_mtime_ns >= max(times, default=0):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def files_of_checkpoint(members):
+    """Return {path: (size, mtime, inode)} of the names of a checkpoint; None as `found_in`."""
+    files = {}  # type: dict[str, tuple[int, int, int]]
+    for name, found in members.items():
+        if found is None:
+            return None
+        files.update((checkpoint_file_path(name, below), info) for below, info in found.items())
+    return files
 
 
 def checkpoint_file_path(top, below):
@@ -52,6 +91,11 @@ def list_checkpoint_files(path):
         except OSError:  # it is being removed, or changed
             return {}
     return files
+
+
+def last_change(files):
+    """Return when the last of the files was written, in ns."""
+    return max([mtime for _, mtime, _ in (files or {}).values()] or [0])
 
 
 def stamp_of_files(files):

@@ -8,9 +8,12 @@ import fnmatch
 import posixpath
 import re
 
+from ipexctl.common.checkpoint_names import kinds_of
+from ipexctl.common.checkpoint_reports import Manifest
 from ipexctl.common.copy_messages import PartFound
 
 KEPT = 2  # complete checkpoints of a run
+LAID_OUT = 0  # the number of one from which an attempt began; those of its own are higher
 LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its size
 # of torch.distributed.checkpoint, Trainer and Accelerate: the file that ends a checkpoint, and what
 # is written early or on every host
@@ -19,8 +22,6 @@ ENDS = (
     ("trainer_state.json", r"training_args\.bin|rng_state(_[0-9]+)?\.pth"),
     ("random_states_0.pkl", r"random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin"),
 )
-STEP = re.compile(r"step[-_=]?([0-9]+)")
-NUMBER = re.compile(r"[0-9]+")
 
 
 def matches_checkpoint_glob(name, pattern):
@@ -55,19 +56,12 @@ def choose_copy_host(hosts, host, unfit=(), groups=None):
     return max(candidates, key=worth, default=None)
 
 
-def step_of(name):
-    """Return the step in a checkpoint's name, None if it has no number."""
-    for part in reversed(name.split("/")):
-        stem = posixpath.splitext(part)[0]
-        numbers = STEP.findall(stem) or NUMBER.findall(stem)
-        if numbers:
-            return int(numbers[-1][:18])
-    return None
-
-
-def checkpoint_series(name):
-    """Return the name without its numbers, by which checkpoints of one series differ."""
-    return NUMBER.sub("#", name)
+def find_member(path, patterns):
+    """Return the name that the patterns match and that has this file, the shortest; else ""."""
+    parts = path.split("/")
+    names = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    matched = (n for n in names if any(matches_checkpoint_glob(n, glob) for glob in patterns))
+    return next(matched, "")
 
 
 def list_missing_files(parts: "list[PartFound]"):
@@ -79,6 +73,18 @@ def list_missing_files(parts: "list[PartFound]"):
         ends = [end for end, early in ENDS if re.fullmatch(early, base)]
         needed.update(posixpath.join(folder, end) for end in ends)
     return sorted(needed - names)
+
+
+def choose_kept(manifests: "dict[int, Manifest]"):
+    """Return the numbers of the complete checkpoints that stay: the last ones that have a step in
+    their names, and the last ones of plain names."""
+    kept = set()  # type: set[int]
+    for plain in (True, False):
+        numbers = [
+            n for n, row in manifests.items() if plain in kinds_of(row.members or [row.name])
+        ]
+        kept.update(sorted(numbers)[-KEPT:])
+    return kept
 
 
 def has_room(free, total, size):

@@ -2,17 +2,26 @@
 
 import os
 import shutil
+import time
 
+from ipexctl.common import checkpoint_names
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint, PartCleared
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules, copy_requests
-from ipexctl.remote.checkpoints.copy_folder import CopyFolder, FilesBySha, Silent, fetch_blob
+from ipexctl.remote.checkpoints.copy_folder import (
+    ASIDE,
+    CopyFolder,
+    FilesBySha,
+    Silent,
+    aside_folder,
+    fetch_blob,
+)
 from ipexctl.remote.failure import Failure
 
-LAID_OUT = 0  # the number of a checkpoint from which an attempt began; those of its own are higher
+ASIDES = 3  # attempts of which that stays
 
 
 class CheckpointCopies:
@@ -36,7 +45,11 @@ class CheckpointCopies:
                 for row in report.manifests:
                     shas = sorted({part.sha for part in row.parts.values()} & set(report.held))
                     order = attempts[run_id], row.number
-                    checkpoints.append(KeptCheckpoint(row.name, order, row.age, row.parts, shas))
+                    checkpoints.append(
+                        KeptCheckpoint(
+                            row.name, order, row.age, row.parts, shas, row.key, row.members, row.gap
+                        )
+                    )  # fmt: skip
             except (Failure, OSError, ValueError, KeyError):
                 continue  # the other hosts of the run may have it
             if attempts[run_id] == max(attempts.values()):
@@ -53,7 +66,8 @@ class CheckpointCopies:
         return self.server.server_address[1]
 
     def lay_out(self, order: StartOrder, layout: CheckpointLayout, attempts):
-        """Put a checkpoint where the ranks start. Raises Failure, OSError."""
+        """Put a checkpoint where the ranks start; return the paths of its files there. Raises
+        Failure, OSError."""
         rows, givers = {}, []  # type: dict[str, list], list[dict]
         own_first = sorted(layout.parts, key=lambda part: part[0] != order.host)
         for _, sha, size, urls in own_first:
@@ -62,9 +76,28 @@ class CheckpointCopies:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
         copy_requests.op_lay_out(
-            Silent(), order.root, order.cwd, layout.name, order.checkpoints, list(rows.values()),
-            self.keys, givers,
+            Silent(), order.root, order.cwd, ".", order.checkpoints, list(rows.values()),
+            self.keys, givers, layout.members, aside_folder(order),
         )  # fmt: skip
+        return sorted(rows)
+
+    def put_newer_aside(self, order: StartOrder, layout: "CheckpointLayout | None", began):
+        """Move what the ranks wrote that is newer than the checkpoint, or no part of it, so that no
+        rank mixes the two. `began`: the time before which files are not of this run."""
+        moment = time.time() - layout.age if layout else began
+        laid_out = set(layout.members if layout else ())
+        step = checkpoint_names.step_of(layout.key) if layout else None
+        found = checkpoint_files.found_in(order.cwd, order.checkpoints)
+        for name in sorted(set(found) - laid_out):
+            written = checkpoint_files.last_change(found[name]) / 1e9
+            number = checkpoint_names.step_of(name)
+            is_later = written > moment or (step is not None and (number or 0) > step)
+            if written > began and (is_later or checkpoint_names.is_plain(name)):
+                place = os.path.join(aside_folder(order), name)
+                copy_requests.put_aside(os.path.join(order.cwd, name), place)
+        top = os.path.join(order.cwd, ASIDE)
+        for name in sorted(names_in(top))[:-ASIDES]:
+            shutil.rmtree(os.path.join(top, name), ignore_errors=True)
 
     def find_part_giver(self, order: StartOrder, sha, size, urls, attempts):
         """Return (where to get a part's files, the part): this host, else the first URL."""
@@ -84,25 +117,32 @@ class CheckpointCopies:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def keep_laid_out(self, order: StartOrder, layout: CheckpointLayout):
+    def keep_laid_out(self, order: StartOrder, layout: CheckpointLayout, paths):
         """Keep a checkpoint that was laid out here as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
         name, work = layout.name, order.cwd
         copies = self.copy_folder_of(order)
         copies.make()
-        files = checkpoint_files.list_checkpoint_files(os.path.join(work, name))
-        sha = copies.keep(work, name, files)
+        files = {}  # type: dict[str, tuple[int, int, int]]
+        for path in paths:
+            for info in checkpoint_files.list_checkpoint_files(os.path.join(work, path)).values():
+                files[path] = info
+        sha = copies.keep(work, files)
         size = sum(size for size, _, _ in files.values())
         parts = {layout.parts[0][0]: CopiedPart(sha, os.path.getsize(copies.path(sha)), size)}
-        step = checkpoint_rules.step_of(name)
-        copies.publish(Manifest(name, LAID_OUT, layout.age, parts, step))
+        manifest = Manifest(
+            name, checkpoint_rules.LAID_OUT, layout.age, parts,
+            step=checkpoint_names.step_of(layout.key or name), key=layout.key,
+            members=layout.members, gap=layout.gap,
+        )  # fmt: skip
+        copies.publish(manifest)
 
     def copy_folder_of(self, order: StartOrder):
         return CopyFolder(os.path.join(self.runs, order.run_id, "shelf", order.host))
 
     def release(self, order: StartOrder):
-        """Withdraw that copy: a newer checkpoint is complete, from which a restart must begin."""
-        blobs.try_unlink(self.copy_folder_of(order).manifest_path(LAID_OUT))
+        """Withdraw that copy: two newer checkpoints are complete."""
+        blobs.try_unlink(self.copy_folder_of(order).manifest_path(checkpoint_rules.LAID_OUT))
 
     def remove_old_copies(self, attempts, first_needed):
         """Remove the copies of attempts before `first_needed`."""

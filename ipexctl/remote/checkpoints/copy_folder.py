@@ -15,11 +15,19 @@ import time
 
 from ipexctl.common.checkpoint_reports import Manifest
 from ipexctl.common.files import hash_of, sync_folder, write_atomic
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.sizes import format_bytes
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_download, blobs
 from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules
 from ipexctl.remote.failure import Failure
+
+ASIDE = ".ipexctl-aside"  # below the folder of the ranks
+
+
+def aside_folder(order: StartOrder):
+    """Return where what is newer than the checkpoint of an attempt is moved when it begins."""
+    return os.path.join(order.cwd, ASIDE, order.run_id)
 
 
 class Changed(Exception):
@@ -46,31 +54,32 @@ class CopyFolder:
         return blobs.path_of(self.folder, sha)
 
     def part(self, sha):
-        """Return a part's {name, files: [[path in it, sha256, size], ...]}; None if absent."""
+        """Return a part's {name, files: [[path below the folder of the ranks, sha256, size], ...]};
+        None if absent."""
         try:
             with open(self.path(sha), "rb") as file:
                 text = file.read()
         except OSError:
             return None
-        return json.loads(text.decode("ascii")) if hashlib.sha256(text).hexdigest() == sha else None
+        if hashlib.sha256(text).hexdigest() != sha:
+            return None
+        part = json.loads(text.decode("ascii"))
+        rows = [[place_below(part["name"], row[0])] + row[1:] for row in part["files"]]
+        return dict(part, files=rows)
 
     def has_part(self, sha):
         """Return whether the part and all of its files are here."""
         part = self.part(sha)
         return part is not None and all(self.has(file, size) for _, file, size in part["files"])
 
-    def keep(self, top, name, files):
-        """Copy the files of a checkpoint; return the part's sha256. Raise Changed, Failure."""
-        top = os.path.join(top, name)
-        paths = {
-            below: checkpoint_files.checkpoint_file_path(top, below) for below in sorted(files)
-        }
+    def keep(self, top, files):
+        """Copy these files of a checkpoint, {path below `top`: (size, mtime, inode)}; return the
+        part's sha256. Raise Changed, Failure."""
+        paths = {below: os.path.join(top, below) for below in sorted(files)}
         infos = [os.lstat(path) for path in paths.values()]
         self.need_room(sum(info.st_size for info in infos if not self.find_copied_hash(info)))
         rows = [[key, self.copy(path, files[key]), files[key][0]] for key, path in paths.items()]
-        if checkpoint_files.list_checkpoint_files(top) != files:
-            raise Changed
-        return self.add_part({"name": name, "files": rows})
+        return self.add_part({"name": ".", "files": rows})
 
     def copy(self, path, expected):
         info = os.lstat(path)
@@ -105,9 +114,7 @@ class CopyFolder:
         sha = hashlib.sha256(text).hexdigest()
         root_folder.make_subfolder(self.top, sha[:2])
         write_atomic(self.path(sha), text, mode=None, sync=True)
-        for folder in {os.path.dirname(self.path(file)) for _, file, _ in document["files"]}:
-            sync_folder(folder)
-        sync_folder(self.top)
+        self.sync_files(document["files"])
         return sha
 
     def fetch(self, sha, size, keys, url):
@@ -118,7 +125,12 @@ class CopyFolder:
         self.need_room(sum(missing.values()))
         for file in sorted(missing):
             fetch_blob(self.folder, file, missing[file], keys, url)
-        self.add_part(part)
+        self.sync_files(part["files"])
+
+    def sync_files(self, rows):
+        for folder in {os.path.dirname(self.path(file)) for _, file, _ in rows}:
+            sync_folder(folder)
+        sync_folder(self.top)
 
     def need_room(self, size):
         disk = os.statvfs(self.folder)
@@ -150,7 +162,7 @@ class CopyFolder:
     def remove_unneeded(self, pending):
         """Remove what neither a complete checkpoint that stays nor a part of `pending` needs."""
         manifests = self.read_manifests()
-        kept_numbers = sorted(manifests)[-checkpoint_rules.KEPT :]
+        kept_numbers = checkpoint_rules.choose_kept(manifests)
         needed = set(pending)
         for number, manifest in manifests.items():
             if number in kept_numbers:
@@ -163,6 +175,11 @@ class CopyFolder:
             for name in names:
                 if name.partition(".")[0] not in needed:
                     blobs.try_unlink(os.path.join(folder, name))
+
+
+def place_below(name, path):
+    """Return where a file of a part belongs, below the folder of the ranks."""
+    return os.path.normpath(os.path.join(name, path))
 
 
 class FilesBySha:

@@ -10,7 +10,7 @@ from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules
-from ipexctl.remote.checkpoints.copy_folder import CopyFolder, fetch_blob
+from ipexctl.remote.checkpoints.copy_folder import CopyFolder, fetch_blob, place_below
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.run_files import run_folders
 
@@ -57,7 +57,8 @@ def find_copy_folder(root, run_id, shelf):
 
 
 def op_part(call, root, run_id, shelf, part):
-    """{root, run_id, shelf, part} -> {name, files: [[path below it, sha256, size], ...]}"""
+    """{root, run_id, shelf, part} -> {name, files: [[path, sha256, size], ...]}, below the folder
+    of the ranks"""
     document = find_copy_folder(root, run_id, shelf).part(part)
     if document is None:
         raise Failure("a part of the checkpoint is gone", slug="checkpoint-gone")
@@ -81,53 +82,87 @@ def op_serve(call, root, run_id, shelf, wanted, keys):
     return {"port": blob_server.Server(keys, paths).begin()}
 
 
-def op_lay_out(call, root, work, name, patterns, files, keys, givers):
+def op_lay_out(call, root, work, name, patterns, files, keys, givers, members=(), aside=""):
     """{root, work, name, patterns, files: [[path below it, sha256, size, giver], ...], keys,
     givers: [{run_id, shelf} here, or {url}, ...]} -> {}: put a checkpoint where the ranks start.
 
-    It has its name once all of its files are there, verified and on the disk. What is in its place
-    already, as on the host that wrote it, takes no further space. `patterns`: of the checkpoints of
-    this run; without any, nothing that was sent with the project is replaced.
+    `members`: the names below `work` of which it consists, with files below `name`, "." for the
+    folder of the ranks; none: it is one name. Each has its name once its files are there, verified
+    and on the disk. What is in its place already, as on the host that wrote it, takes no further
+    space; what is replaced goes to the folder `aside` if that is given. `patterns`: of the
+    checkpoints of this run; without any, nothing that was sent with the project is replaced.
     """
     top = os.path.realpath(work)
-    target = run_folders.path_in_run_folder(top, name)
-    if not any(checkpoint_rules.matches_checkpoint_glob(name, glob) for glob in patterns or ["**"]):
-        why = "--checkpoints does not match it" if patterns else "a part of it is hidden"
-        raise not_a_checkpoint(name, why)
-    parent = os.path.dirname(target)
-    os.makedirs(parent, exist_ok=True)
-    if os.path.realpath(parent) != parent:
-        raise Failure("%s is reached through a link" % target, slug="checkpoint-not-laid-out")
-    if is_laid_out(call, target, files):
-        return {}
-    if os.path.lexists(target) and not patterns:
-        raise not_a_checkpoint(name, "it would replace what was sent with the project")
+    rows = {}  # type: dict[str, list]
+    for below, *row in files:
+        rows.setdefault(place_below(name, below), row)
+    members = sort_out_members(top, members or [name], patterns, rows)
+    wrong = {m: paths for m, paths in members.items() if not is_laid_out(call, top, m, paths, rows)}
+    for member in wrong:
+        if os.path.lexists(os.path.join(top, member)) and not patterns:
+            raise not_a_checkpoint(member, "it would replace what was sent with the project")
+    needed = [rows[path] for paths in wrong.values() for path in paths]
+    size = sum(row[1] for row in needed)
+    if wrong:
+        root_folder.need_space(top, size, len(needed))
+        lay_out_members(call, root, top, (wrong, rows, size), (keys, givers), aside)
+    return {}
+
+
+def sort_out_members(top, members, patterns, rows):
+    """Return {member: paths of its files}. Raise Failure if it may not be laid out."""
+    sorted_paths = {member: [] for member in members}  # type: dict[str, list[str]]
+    for member in members:
+        run_folders.path_in_run_folder(top, member)
+        globs = patterns or ["**"]
+        if not any(checkpoint_rules.matches_checkpoint_glob(member, glob) for glob in globs):
+            why = "--checkpoints does not match it" if patterns else "a part of it is hidden"
+            raise not_a_checkpoint(member, why)
+    for path in rows:
+        run_folders.path_in_run_folder(top, path)
+        inside = [m for m in members if path == m or path.startswith(m + "/")]
+        if not inside:
+            raise not_a_checkpoint(path, "it is not a part of %s" % ", ".join(members))
+        sorted_paths[inside[0]].append(path)
+    for member in members:
+        parent = os.path.dirname(os.path.join(top, member))
+        os.makedirs(parent, exist_ok=True)
+        if os.path.realpath(parent) != parent:
+            what = "%s is reached through a link" % os.path.join(top, member)
+            raise Failure(what, slug="checkpoint-not-laid-out")
+    return {member: paths for member, paths in sorted_paths.items() if paths}
+
+
+def lay_out_members(call, root, top, wanted, source, aside):
+    """Stage the files of all members, then put each member into its place."""
+    (members, rows, size), (keys, givers) = wanted, source
     fresh = os.path.join(top, FRESH + os.urandom(8).hex())
-    size = sum(size for _, _, size, _ in files)
-    root_folder.need_space(top, size, len(files))
     os.mkdir(fresh, 0o700)
     try:
         laid = os.path.join(fresh, "laid")
-        for below, sha, length, number in files:
-            path, giver = (
-                run_folders.path_in_run_folder(laid, below) if below else laid,
-                givers[number],
-            )
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            if "url" in giver:
-                fetch_blob(fresh, sha, length, keys, giver["url"], call)
-                os.rename(blobs.path_of(fresh, sha), path)
+        for path in (path for paths in members.values() for path in paths):
+            (sha, length, number), place = rows[path], os.path.join(laid, path)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            if "url" in givers[number]:
+                fetch_blob(fresh, sha, length, keys, givers[number]["url"], call)
+                os.rename(blobs.path_of(fresh, sha), place)
             else:
-                copy_kept(call, find_copy_folder(root, **giver).path(sha), sha, path)
+                copy_kept(call, find_copy_folder(root, **givers[number]).path(sha), sha, place)
         sync_disk(fresh)
-        if os.path.lexists(target):  # sent with the project, or of an earlier attempt
-            os.rename(target, os.path.join(fresh, "before"))
-        rename_synced(laid, target)
+        for member in members:
+            target = os.path.join(top, member)
+            if os.path.lexists(target):  # sent with the project, or of an earlier attempt
+                put_aside(target, os.path.join(aside or os.path.join(fresh, "before"), member))
+            rename_synced(os.path.join(laid, member), target)
     except OSError as e:
         raise root_folder.write_failure(e, top, size) from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return {}
+
+
+def put_aside(path, place):
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    os.rename(path, place)
 
 
 def not_a_checkpoint(name, why):
@@ -135,14 +170,16 @@ def not_a_checkpoint(name, why):
     return Failure(what, why, "--checkpoints GLOB   # one that matches it", slug="checkpoint-name")
 
 
-def is_laid_out(call, target, files):
-    present = checkpoint_files.list_checkpoint_files(target) or {}
-    if {below: info[0] for below, info in present.items()} != {row[0]: row[2] for row in files}:
+def is_laid_out(call, top, member, paths, rows):
+    """Return whether these files of a member are in their place, and no others."""
+    present = checkpoint_files.list_checkpoint_files(os.path.join(top, member)) or {}
+    sizes = {
+        checkpoint_files.checkpoint_file_path(member, below): info[0]
+        for below, info in present.items()
+    }
+    if sizes != {path: rows[path][1] for path in paths}:
         return False
-    places = (
-        (checkpoint_files.checkpoint_file_path(target, below), sha) for below, sha, _, _ in files
-    )
-    return all(read_through(call, path) == sha for path, sha in places)
+    return all(read_through(call, os.path.join(top, path)) == rows[path][0] for path in paths)
 
 
 def copy_kept(call, source, sha, path):

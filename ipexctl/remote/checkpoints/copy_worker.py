@@ -10,6 +10,7 @@ import select
 import socket
 import time
 
+from ipexctl.common import checkpoint_names
 from ipexctl.common.addresses import peer_url
 from ipexctl.common.copy_messages import (
     CopierNote,
@@ -31,15 +32,28 @@ from ipexctl.common.copy_messages import (
 )
 from ipexctl.common.files import write_atomic
 from ipexctl.remote.blobs import blob_server, blobs
-from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules, copy_link
-from ipexctl.remote.checkpoints.copy_folder import Changed, CopyFolder, FilesBySha
+from ipexctl.remote.checkpoints import (
+    checkpoint_files,
+    copy_link,
+    done_lines,
+    writing_habits,
+)
+from ipexctl.remote.checkpoints.copy_folder import Changed, CopyFolder, FilesBySha, aside_folder
 from ipexctl.remote.failure import Failure, bug_document
 
 EVERY = 2.0  # seconds between two looks
 PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
 SO_MAX_PACING_RATE = 47
-LONGEST_LIST = 1 << 16  # bytes of the names in one message
+LONGEST_LIST = 1 << 17  # bytes of the names in one message
 TRIES, PAUSE = 3, 1.0  # of a fetch
+UNFINISHED = 60.0  # seconds without a complete checkpoint, until a note says so
+TOGETHER = "%s are taken together as one checkpoint"
+PUT_ASIDE = "what was newer than the checkpoint, or no part of it, was moved to %s"
+WRITTEN = "it is being written"
+REWRITTEN = (
+    "%s is not copied: in %d s it was never unchanged for 4 s; write it to a temporary name that "
+    "--checkpoints does not match and rename it, or write it less often"
+)
 
 
 class Worker:
@@ -51,18 +65,27 @@ class Worker:
         self.folder, self.patterns = order.cwd, order.checkpoints
         self.copies = CopyFolder(folder)
         self.link = link
-        self.before = {}  # name -> its stamp at the last look
-        self.told = {}  # name -> the stamp that the hub knows
-        self.sought = {}  # name -> looks until the hub is told that it is not here
-        self.waiting = {}  # name -> [step, bytes, when it was written, why it is not copied]
-        self.ready = []  # names that were reported as finished, in that order
+        self.before = {}  # key -> its stamp at the last look
+        self.told = {}  # key -> the stamp that the hub knows
+        self.sought = {}  # key -> looks until the hub is told that it is not here
+        self.waiting = {}  # key -> [name, step, bytes, when written, why it is not copied]
+        self.ready = []  # keys that were reported as finished, in that order
         self.written = b""  # the text of the file
         self.pending = []  # parts of the checkpoint that is being copied
         self.number = 0  # of that
+        self.noted = set()  # texts that the hub was told
         existing = checkpoint_files.found_in(self.folder, self.patterns)
-        self.old = {
-            name: checkpoint_files.stamp_of_files(files or {}) for name, files in existing.items()
-        }
+        self.old = checkpoint_files.files_of_checkpoint(
+            {name: files for name, files in existing.items() if files}
+        )
+        self.habits = writing_habits.WritingHabits(order.checkpoint_gap)
+        units = checkpoint_files.group_by_checkpoint(existing)
+        found = {key: checkpoint_files.files_of_checkpoint(units[key]) for key in units}
+        for key in sorted(units, key=lambda key: checkpoint_files.last_change(found[key])):
+            self.habits.expect(key, found[key] or ())
+        self.progress = time.monotonic()  # when there was nothing to copy, or a copy was complete
+        self.done_lines = done_lines.DoneLines(os.path.dirname(os.path.dirname(folder)))
+        self.aside = aside_folder(order)
 
     def work(self):
         try:
@@ -75,6 +98,8 @@ class Worker:
         try:
             self.copies.make()
             self.say(CopierServes(self.listen() if self.keys else 0))
+            if os.path.isdir(self.aside):
+                self.note(PUT_ASIDE % self.aside)
         except (Failure, OSError) as e:
             self.say(CopierNote("cannot copy them: %s" % in_words(e)))
             return
@@ -105,50 +130,100 @@ class Worker:
 
     def look(self):
         """Report checkpoints that are new or changed, and requested ones that are absent."""
-        matches = checkpoint_files.found_in(self.folder, self.patterns)
-        stamps = {
-            name: checkpoint_files.stamp_of_files(files or {}) for name, files in matches.items()
-        }
-        matches = {name: matches[name] for name in matches if self.old.get(name) != stamps[name]}
-        for name in sorted(matches, key=lambda path: last_change(matches[path])):
-            if self.told.get(name) != stamps[name]:
-                self.look_at(name, matches[name] or {}, stamps[name], matches[name] is None)
+        now, done_at = time.monotonic(), self.done_lines.read_time()
+        written = self.find_written()
+        self.habits.forget_all_but(written)
+        for key, (members, files) in written.items():
+            fresh = self.fresh(files or {})
+            self.habits.look(key, fresh, now)
+            is_said = checkpoint_files.last_change(fresh) <= done_at
+            if is_said or checkpoint_files.is_marked_done(self.folder, members, fresh):
+                self.habits.mark_done(key)
+        stamps = {key: stamp_of(files) for key, (_, files) in written.items()}
+        for key, (members, files) in written.items():
+            if self.told.get(key) != stamps[key]:
+                self.look_at(key, members, files, stamps[key], now)
         self.before = stamps
-        self.waiting = {name: row for name, row in self.waiting.items() if name in matches}
-        for name in list(self.sought):
-            self.sought[name] -= 1
-            if name in matches:
-                del self.sought[name]
-            elif self.sought[name] <= 0:
-                del self.sought[name]
-                self.say(PartAbsent(name))
+        self.waiting = {key: row for key, row in self.waiting.items() if key in written}
+        for key in list(self.sought):
+            self.sought[key] -= 1
+            if key in written:
+                del self.sought[key]
+            elif self.sought[key] <= 0:
+                del self.sought[key]
+                self.say(PartAbsent(key))
         self.write_pending()
+        self.note_progress(now)
 
-    def look_at(self, name, files, stamp, is_invalid):
+    def find_written(self):
+        """Return {key: (members, files)} of checkpoints of which the ranks have written a file,
+        the one that was written last at the end."""
+        matches = checkpoint_files.found_in(self.folder, self.patterns)
+        units = {}
+        for key, members in checkpoint_files.group_by_checkpoint(matches).items():
+            files = checkpoint_files.files_of_checkpoint(members)
+            if files is None or self.fresh(files):
+                units[key] = members, files
+        return dict(sorted(units.items(), key=lambda row: checkpoint_files.last_change(row[1][1])))
+
+    def fresh(self, files):
+        """Return those that were not there before the ranks, or have changed since."""
+        return {path: info for path, info in files.items() if self.old.get(path) != info}
+
+    def look_at(self, key, members, files, stamp, now):
         """Report a checkpoint if it is finished; otherwise note why it is not copied yet."""
-        why = "it is being written"
-        top = os.path.join(self.folder, name)
-        names, needs = sorted(files), []
-        if self.before.get(name) == stamp:
-            why = checkpoint_files.why_checkpoint_unfinished(top, None if is_invalid else files)
-            if not why:
-                needs = checkpoint_files.list_indexed_files(top, files)
-                if sum(map(len, names + needs)) > LONGEST_LIST:
-                    why = "it has too many files"
-        size = sum(size for size, _, _ in files.values())
-        written = last_change(files) / 1e9
-        row = [checkpoint_rules.step_of(name), size, written, why]
-        self.waiting[name] = row
+        why, needs, found = WRITTEN, [], files or {}
+        if self.before.get(key) == stamp:
+            why = checkpoint_files.why_checkpoint_unfinished(self.folder, files)
+            why = why or self.habits.why_incomplete(key, now)
         if not why:
-            self.told[name] = stamp
+            needs = checkpoint_files.list_indexed_files(self.folder, found)
+            if sum(map(len, [*found, *needs])) > LONGEST_LIST:
+                why = "it has too many files"
+        size = sum(size for size, _, _ in found.values())
+        written, label = (
+            checkpoint_files.last_change(found) / 1e9,
+            checkpoint_names.checkpoint_label(members),
+        )
+        row = [label, checkpoint_names.step_of(key), size, written, why]
+        self.waiting[key] = row
+        if not why:
+            self.told[key] = stamp
             row[-1] = "it is not copied yet"
-            self.ready.append(name)
+            self.ready.append(key)
+            self.habits.expect(key, self.habits.rounds[key].written)
+            self.note_members(key, members)
             age = max(0.0, time.time() - written)
-            self.say(PartFound(name, stamp, names, needs, age))
+            inherited = sorted(set(found) - set(self.fresh(found)))
+            self.say(
+                PartFound(
+                    key, stamp, sorted(found), needs, age, sorted(members), inherited,
+                    self.habits.gap,
+                )
+            )  # fmt: skip
+
+    def note_members(self, key, members):
+        """Note once which plain names are one checkpoint."""
+        if key == checkpoint_names.PLAIN and len(members) > 1:
+            self.note(TOGETHER % list_names(members))
+
+    def note(self, text):
+        if text not in self.noted:
+            self.noted.add(text)
+            self.say(CopierNote(text))
+
+    def note_progress(self, now):
+        """Note once that what is written has not become complete for a minute, and what helps."""
+        if not self.waiting or self.pending:
+            self.progress = now
+        elif now - self.progress > UNFINISHED:
+            label, _, _, written, why = max(self.waiting.values(), key=lambda row: row[3])
+            if why == WRITTEN and time.time() - written < UNFINISHED:
+                self.note(REWRITTEN % (label, UNFINISHED))
 
     def write_pending(self):
         """Write the list of checkpoints that are not copied yet, if it has changed."""
-        rows = [[name] + row for name, row in sorted(self.waiting.items())]
+        rows = sorted(self.waiting.values(), key=lambda row: row[0])
         text = json.dumps(rows).encode("ascii")
         if text != self.written:
             self.written = text
@@ -188,11 +263,14 @@ class Worker:
     def keep(self, order: KeepPart):
         """Copy this host's part of a checkpoint on its own disk."""
         self.begin(order.keep)
-        files = checkpoint_files.list_checkpoint_files(os.path.join(self.folder, order.name))
-        if not files or checkpoint_files.stamp_of_files(files) != order.stamp:
+        members, found = self.find_written().get(order.name, ({}, {}))
+        if not found or stamp_of(found) != order.stamp:
             raise Changed
+        files = {path: info for path, info in found.items() if path not in order.without}
         size = sum(size for size, _, _ in files.values())
-        sha = self.copies.keep(self.folder, order.name, files)
+        sha = self.copies.keep(self.folder, files)
+        if self.find_written().get(order.name) != (members, found):
+            raise Changed
         self.pending.append(sha)
         length = os.path.getsize(self.copies.path(sha))
         self.say(PartKept(self.number, sha, length, size))
@@ -221,22 +299,29 @@ class Worker:
         self.copies.publish(manifest)
         self.pending = []
         self.copies.remove_unneeded([])
-        if manifest.name in self.ready:  # those before it are skipped
-            end = self.ready.index(manifest.name) + 1
+        self.progress = time.monotonic()
+        if manifest.key in self.ready:  # those before it are skipped
+            end = self.ready.index(manifest.key) + 1
             handled, self.ready = self.ready[:end], self.ready[end:]
-            for name in set(handled) - set(self.ready):
-                self.waiting.pop(name, None)
+            for key in set(handled) - set(self.ready):
+                self.waiting.pop(key, None)
             self.write_pending()
         self.say(ManifestWritten(manifest.number))
 
     def withdraw(self, order: WithdrawManifest):
-        for number, manifest in self.copies.read_manifests().items():
-            if manifest.name == order.withdraw:
-                blobs.try_unlink(self.copies.manifest_path(number))
+        blobs.try_unlink(self.copies.manifest_path(order.withdraw))
 
 
-def last_change(files):
-    return max([mtime for _, mtime, _ in (files or {}).values()] or [0])
+def stamp_of(files):
+    return checkpoint_files.stamp_of_files(files or {})
+
+
+def list_names(names):
+    """Return the first names of a checkpoint, for a note."""
+    shown = sorted(names)
+    more = [] if len(shown) <= 4 else ["%d more" % (len(shown) - 3)]
+    words = shown[:3] + more if more else shown
+    return "%s and %s" % (", ".join(words[:-1]), words[-1])
 
 
 def in_words(e):

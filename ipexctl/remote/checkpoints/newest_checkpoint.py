@@ -1,21 +1,67 @@
 """Choose the checkpoint from which an attempt begins. Pure."""
 
+from ipexctl.common.checkpoint_names import kinds_of
 from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint
 
 
-def newest_complete_checkpoint(kept: "dict[str, list[KeptCheckpoint]]", name=""):
-    """Return the newest checkpoint, or the one of that name, of which each part is on a host in
-    `kept`, or None. The CheckpointLayout has hosts in place of URLs. `kept`: by host."""
+def newest_complete_checkpoint(kept: "dict[str, list[KeptCheckpoint]]", order=None, skips=None):
+    """Return the newest checkpoint, or the one of that order, of which each part is on a host in
+    `kept`, or None. The CheckpointLayout has hosts in place of URLs. `kept`: by host; `skips`: the
+    SkippedCheckpoints, which are not used.
+
+    It has the newest of plain names and of those with a step, none newer than the one that is
+    chosen.
+    """
+    skips = skips or SkippedCheckpoints()
+    complete = [row for row in list_complete(kept) if not skips.has(row.order)]
+    chosen = next((row for row in complete if order in (None, row.order)), None)
+    if chosen is None:
+        return None
+    earlier = complete[complete.index(chosen) + 1 :]
+    used, covered = [chosen], kinds_of(chosen.members)
+    for row in earlier:
+        if kinds_of(row.members) - covered:
+            used.append(row)
+            covered |= kinds_of(row.members)
+    others = [row for row in earlier if skips.origin(row.order) != skips.origin(chosen.order)]
+    return chosen.replace(
+        parts=[part for row in used for part in row.parts],
+        members=list(dict.fromkeys(member for row in used for member in row.members)),
+        gap=max(row.gap for row in complete),
+        needed=min(row.order[0] for row in used + others[:1]),
+    )
+
+
+def list_complete(kept: "dict[str, list[KeptCheckpoint]]"):
+    """Return a CheckpointLayout of each checkpoint of which all parts are there, newest first."""
     checkpoints = {}  # type: dict[tuple, KeptCheckpoint]
     for copy in (copy for copies in kept.values() for copy in copies):
-        if not name or copy.name == name:
-            checkpoints.setdefault(tuple(copy.order), copy)
+        checkpoints.setdefault(tuple(copy.order), copy)
     shas = {host: {sha for copy in copies for sha in copy.held} for host, copies in kept.items()}
+    layouts = []
     for order in sorted(checkpoints, reverse=True):
-        newest, parts = checkpoints[order], []
-        for writer, part in sorted(newest.parts.items()):
+        row, parts = checkpoints[order], []
+        for writer, part in sorted(row.parts.items()):
             hosts = [host for host, held in shas.items() if part.sha in held]
             parts.append((writer, part.sha, part.list, hosts))
         if all(part[3] for part in parts):
-            return CheckpointLayout(newest.name, newest.order, newest.age, parts)
-    return None
+            members = list(row.members or [row.name])
+            layouts.append(
+                CheckpointLayout(row.name, order, row.age, parts, row.key, members, row.gap)
+            )
+    return layouts
+
+
+class SkippedCheckpoints:
+    """Checkpoints that are not used any more, as an attempt failed at once that began from them."""
+
+    def __init__(self):
+        self.reasons = {}  # type: dict[tuple[int, ...], str]  # order -> what failed
+        self.same = {}  # type: dict[tuple[int, ...], tuple[int, ...]]  # of a laid-out copy
+
+    def origin(self, order):
+        """Return the order of the checkpoint of which this one is a copy."""
+        return self.same.get(tuple(order), tuple(order))
+
+    def has(self, order):
+        return self.origin(order) in self.reasons

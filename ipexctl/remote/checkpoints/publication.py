@@ -8,6 +8,7 @@ The caller takes `orders` for hosts and `facts` for all journals, and empties bo
 """
 
 from ipexctl.common import copy_messages, hub_orders, run_events
+from ipexctl.common.checkpoint_names import PLAIN, checkpoint_label, checkpoint_series, step_of
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.common.copy_messages import (
     CopyOrder,
@@ -18,14 +19,10 @@ from ipexctl.common.copy_messages import (
     WithdrawManifest,
     WriteManifest,
 )
-from ipexctl.remote.checkpoints.checkpoint_rules import (
-    checkpoint_series,
-    choose_copy_host,
-    list_missing_files,
-    step_of,
-)
+from ipexctl.remote.checkpoints.checkpoint_rules import choose_copy_host, list_missing_files
 
 AGAIN = 15.0  # seconds after which what failed is tried again
+LOCKSTEP = 2  # times that one host writes plain names, until others are not waited for any more
 ENDED = "the process that copies them has ended: in this attempt no further one is copied"
 LEFT = "the process that copies them has ended: the other hosts keep the copies now"
 OVERWRITTEN = (
@@ -46,6 +43,10 @@ class Publication:
         self.since = {}  # name -> when its last part was written
         self.order = {}  # type: dict[str, None]  # those names, the one found last at the end
         self.writers = {}  # name -> hosts with a part of it, for each time that it was published
+        self.published = {}  # type: dict[str, Manifest]  # name -> its last one
+        self.stamps = {}  # of plain names: host -> stamp of its part when they were published last
+        self.again = 0  # times that a host has written plain names while others were waited for
+        self.loose = set()  # hosts that write them less often
         self.series = {}  # family of names -> hosts that wrote parts
         self.current = None  # an Attempt
         self.number = 0
@@ -100,16 +101,23 @@ class Publication:
         self.seen[host, name] = stamp
         earlier = self.writers.get(name, [])  # of each time that it was published
         writers = set().union({host}, *earlier)
-        if len(writers) > 1:
+        if name == PLAIN:
+            if self.is_overwritten(host, message):
+                self.forget(name)
+                self.note(OVERWRITTEN % checkpoint_label(message.members or message.names))
+                return
+            self.note_lone_writer(host, message)
+        elif len(writers) > 1:
             if len(earlier) > 1 or host in earlier[-1]:
                 self.writers[name] = [writers]
                 self.note(OVERWRITTEN % name)
                 return
             self.withdraw(name, self.writers.pop(name)[-1])  # this part of it came late
         if self.current and self.current.name == name and self.current.list_writers() != {host}:
-            if self.current.manifest:
+            if self.current.manifest and name != PLAIN:
                 self.withdraw(name, self.current.list_writers())
-            self.current = None
+            if name != PLAIN or not self.current.manifest:
+                self.current = None
         self.answers.setdefault(name, {})[host] = message
         self.order.pop(name, None)
         self.order[name] = None
@@ -150,11 +158,17 @@ class Publication:
             return
         self.current = None
         self.writers.setdefault(current.name, []).append(set(current.parts))
+        self.published[current.name] = current.manifest
+        if current.name == PLAIN:
+            self.again = 0
+            self.stamps = {host: part.stamp for host, part in current.found.items() if part}
         self.series.setdefault(checkpoint_series(current.name), set()).update(current.parts)
         size = sum(part.bytes for part in current.parts.values())
         seconds = round(now - current.written, 1)
-        name, hosts = current.name, tuple(sorted(current.published))
-        event = run_events.Checkpoint(name, step_of(name), hosts, size, seconds)
+        name, hosts = current.manifest.name, tuple(sorted(current.published))
+        event = run_events.Checkpoint(
+            name, current.manifest.step, hosts, size, seconds, number=current.number
+        )
         self.facts.append(event.document())
 
     def on_failed(self, host, message: copy_messages.CopyFailed, now):
@@ -170,7 +184,7 @@ class Publication:
                     return
                 self.unfit.clear()  # all have failed: begin with the next one again
             if why:
-                self.note("%s is not copied: %s: %s" % (self.current.name, host, why))
+                self.note("%s is not copied: %s: %s" % (self.current.label(), host, why))
             if why and not self.current.manifest:
                 self.try_again(self.current, now)
             self.current = None
@@ -197,17 +211,51 @@ class Publication:
             missing = list_missing_files(list(parts.values()))
             if missing:
                 self.wait(name, "%s is missing" % missing[0])
-            if missing or len(answers) < len(self.hosts):
+            unwritten = self.list_unwritten(parts) if name == PLAIN else []
+            if unwritten:
+                self.wait(name, "the ranks of %s have not written theirs again" % unwritten[0])
+            if missing or unwritten or len(answers) < len(self.hosts):
                 continue
             skipped = names[: names.index(name) + 1]
             written = [self.since.pop(old_name) for old_name in skipped]
             for old_name in skipped:
-                del self.answers[old_name], self.order[old_name]
+                self.forget(old_name)
             self.number += 1
             self.current = CopyInProgress(self.number, name, answers, written[-1])
             for host, part in sorted(parts.items()):
-                self.tell(host, KeepPart(self.number, name, part.stamp))
+                self.tell(
+                    host, KeepPart(self.number, name, part.stamp, without_others(host, parts))
+                )
             return
+
+    def is_overwritten(self, host, message: copy_messages.PartFound):
+        """Return whether several hosts write the same plain names again."""
+        if not self.stamps:
+            return False
+        written = set(message.names) - set(message.inherited)
+        for other, part in self.answers.get(message.name, {}).items():
+            if other != host and part and written & (set(part.names) - set(part.inherited)):
+                return True
+        return False
+
+    def note_lone_writer(self, host, message: copy_messages.PartFound):
+        """Note which hosts write plain names less often than this one: they are not waited for."""
+        waited = self.answers.get(message.name, {}).get(host)
+        if waited and waited.stamp != message.stamp:
+            self.again += 1
+            if self.again >= LOCKSTEP:
+                self.loose |= set(self.stamps) - {host}
+                self.again = 0
+
+    def forget(self, name):
+        for known in (self.answers, self.order):
+            known.pop(name, None)
+
+    def list_unwritten(self, parts):
+        """Return the hosts whose plain names are older than those of other hosts: what belongs
+        together is there when their ranks have written theirs, too."""
+        old = {host for host in parts if self.stamps.get(host) == parts[host].stamp}
+        return sorted(old - self.loose) if len(old) < len(parts) else []
 
     def copy(self, current, host):
         """Let a partner host keep a second copy of this host's part."""
@@ -223,11 +271,14 @@ class Publication:
         if current.list_writers() != set(current.parts) or not all_copied:
             return
         current.manifest = Manifest(
-            name=current.name,
+            name=current.label(),
             number=current.number,
             age=0.0,
             parts=current.parts,
             step=step_of(current.name),
+            key=current.name,
+            members=current.list_members(),
+            gap=max(part.gap for part in current.found.values() if part),
             holders={host: [host] + current.partners[host] for host in current.parts},
         )
         for host in sorted(current.list_holders()):
@@ -254,9 +305,14 @@ class Publication:
 
     def withdraw(self, name, writers):
         """Withdraw a checkpoint that was published without a part that was found later."""
+        current, manifest = self.current, self.published.get(name)
+        if current is not None and current.name == name:
+            manifest = current.manifest
+        assert manifest is not None
         for host in self.hosts if writers else ():
-            self.tell(host, WithdrawManifest(name))
-        self.facts.append(run_events.Checkpoint(name, withdrawn=True).document())
+            self.tell(host, WithdrawManifest(manifest.number))
+        fact = run_events.Checkpoint(manifest.name, withdrawn=True, number=manifest.number)
+        self.facts.append(fact.document())
 
     def tell(self, host, order: CopyOrder):
         self.orders.append((host, hub_orders.TellCopier(order).document()))
@@ -265,6 +321,14 @@ class Publication:
         if text not in self.said:
             self.said.add(text)
             self.facts.append(run_events.Noted(text).document())
+
+
+def without_others(host, parts):
+    """Return the files that this host has from before, and that another host's ranks wrote."""
+    written = [
+        set(part.names) - set(part.inherited) for other, part in parts.items() if other != host
+    ]
+    return sorted(set(parts[host].inherited) & set().union(*written))
 
 
 class CopyInProgress:
@@ -277,6 +341,14 @@ class CopyInProgress:
         self.copied = set()  # hosts whose part is on the disk of their partner
         self.published = set()
         self.manifest = None  # type: Manifest | None  # once all parts are on two disks: from then on it is complete
+
+    def list_members(self):
+        """Return the names that belong to it."""
+        found = [part.members or [self.name] for part in self.found.values() if part]
+        return sorted(set().union(*found))
+
+    def label(self):
+        return checkpoint_label(self.list_members())
 
     def list_writers(self):
         return {host for host, part in self.found.items() if part}

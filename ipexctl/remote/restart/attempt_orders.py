@@ -62,7 +62,8 @@ def adapt_mpirun_word(word, base, facts):
 
 def of_host(common: RestartCommon, host_plan: RestartHost, facts, checkpoint):
     """Return the host's StartOrder, and its row in the hub's order."""
-    path = posixpath.join(host_plan.asked.cwd, checkpoint) if checkpoint else ""
+    cwd = host_plan.asked.cwd
+    path = posixpath.normpath(posixpath.join(cwd, checkpoint)) if checkpoint else ""
     ranks = []
     for local_rank, rank in enumerate(host_plan.asked.ranks):
         values = dict(facts, rank=facts["begin"] + local_rank)

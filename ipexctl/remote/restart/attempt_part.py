@@ -6,6 +6,7 @@ import time
 from ipexctl.common import run_events
 from ipexctl.common.keeper_messages import PartFailed, PartOver, PartReady
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.remote.checkpoints import checkpoint_rules
 from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -28,7 +29,8 @@ class Part:
         self.well = False
         self.unfinished = {rank.rank for rank in self.order.ranks}  # or failed
         self.seconds = 0.0
-        self.complete = ""  # the last checkpoint that was complete
+        self.complete, self.number = "", 0  # the last checkpoint that was complete
+        self.checkpoints = 0  # how many were
         self.seen = False  # its supervisor was there
         self.ended = self.reported = False
         self.joined = False  # it knows its hub
@@ -87,12 +89,21 @@ class Part:
             if isinstance(fact, dict) and fact.get("event") == "over":
                 self.well = fact.get("well") is True
             elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
-                self.complete = "" if fact.get("withdrawn") else str(fact.get("name"))
-                self.keeper.copies.release(self.order)
+                self.take_checkpoint(fact)
             elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
                 self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
             if "over" in record:
                 self.ended = True
+
+    def take_checkpoint(self, fact):
+        """Note a complete checkpoint. The one from which the attempt began stays until there are
+        two: a restart may have to skip the first."""
+        is_complete = not fact.get("withdrawn")
+        self.checkpoints += 1 if is_complete else -1
+        self.complete = str(fact.get("name")) if is_complete else ""
+        self.number = int(fact.get("number") or 0)
+        if self.checkpoints >= checkpoint_rules.KEPT:
+            self.keeper.copies.release(self.order)
 
     def vanished(self):
         """Kill the ranks and note the loss: supervisor and guardian have disappeared."""
@@ -111,4 +122,5 @@ class Part:
             facts=self.facts,
             seconds=self.seconds,
             complete=self.complete,
+            number=self.number,
         )

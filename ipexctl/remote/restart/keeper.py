@@ -24,7 +24,7 @@ from ipexctl.common.attempt_record import (
 from ipexctl.common.keeper_messages import (
     CLAIMS,
     LEFT,
-    CheckpointLayout,
+    BeginPart,
     HostReport,
     KeeperOrder,
     KeeperSaid,
@@ -39,7 +39,7 @@ from ipexctl.common.root_paths import run_id_of
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.watch_orders import HubAt
 from ipexctl.remote import root_folder
-from ipexctl.remote.checkpoints import checkpoint_transfer
+from ipexctl.remote.checkpoints import checkpoint_rules, checkpoint_transfer
 from ipexctl.remote.checkpoints.copy_folder import Changed
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug_document
@@ -106,6 +106,7 @@ class Keeper:
         self.folder = root_folder.make_subfolder(root, "runs", self.base)
         run_folders.hold_folder(self.folder)
         self.copies = checkpoint_transfer.CheckpointCopies(self.runs, self.keys)
+        self.began = time.time()  # before the first rank
         self.inbox = queue.Queue()  # type: queue.Queue
         self.queue = self.make_queue()
         first = [] if self.queue else self.restart_plan.first
@@ -339,7 +340,7 @@ class Keeper:
                 self.clearing = clear
                 self.end_part("the next attempt")
         elif order.begin and (part is None or part.attempt < number):
-            self.start(order.begin.asked, number, order.begin.lay)
+            self.start(order.begin, number)
         elif order.hub and part is not None and not part.joined:
             part.joined = part.attempt == number
             if part.joined:
@@ -389,7 +390,8 @@ class Keeper:
         numbers = [attempt.attempt for attempt in self.record.attempts]
         return {run_id_of(self.base, number): number for number in numbers}
 
-    def start(self, order: StartOrder, attempt, layout: "CheckpointLayout | None"):
+    def start(self, begin: BeginPart, attempt):
+        order = begin.asked
         run_id = run_id_of(self.base, attempt)
         order = order.replace(keys=self.keys, root=self.order.root, run_id=run_id)
         try:
@@ -399,15 +401,19 @@ class Keeper:
             return
         run_folders.hold_folder(folder)
         self.part = Part(self, order, attempt)
-        start_thread(self.begin_part, self.part, layout, self.attempts())
+        start_thread(self.begin_part, self.part, begin, self.attempts())
 
-    def begin_part(self, part, layout, attempts):
+    def begin_part(self, part, begin: BeginPart, attempts):
         """Lay out the checkpoint, then start. Meanwhile, another attempt may have followed."""
+        layout, paths = begin.lay, []
         with self.laying:
             try:
+                if begin.tidies and self.is_latest(part):
+                    self.copies.put_newer_aside(part.order, layout, self.began)
                 if layout and self.is_latest(part):
-                    self.copies.lay_out(part.order, layout, attempts)
-                    self.copies.remove_old_copies(attempts, layout.order[0])
+                    paths = self.copies.lay_out(part.order, layout, attempts)
+                    self.copies.remove_old_copies(attempts, layout.needed)
+                    part.order = part.order.replace(checkpoint_gap=layout.gap)
             except (Failure, OSError) as e:
                 problem = e.what if isinstance(e, Failure) else str(e)
                 self.take(self.name, PartFailed(part.attempt, problem))
@@ -416,12 +422,12 @@ class Keeper:
             return
         part.begin(self.starter)
         try:
-            if layout and not part.complete:
-                self.copies.keep_laid_out(part.order, layout)
-            if part.complete:  # a newer checkpoint was completed meanwhile
+            if layout:
+                self.copies.keep_laid_out(part.order, layout, paths)
+            if part.checkpoints >= checkpoint_rules.KEPT:  # newer ones were completed meanwhile
                 self.copies.release(part.order)
         except (Failure, OSError, Changed) as e:
-            self.note({"holds_no_copy": "%s: %s" % (layout.name, e)})
+            self.note({"holds_no_copy": "%s: %s" % (layout.name if layout else "", e)})
 
     def is_latest(self, part):
         return part is self.part

@@ -13,6 +13,7 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     StopNoted,
 )
+from ipexctl.common.checkpoint_names import step_of
 from ipexctl.common.keeper_messages import (
     CLAIMS,
     LEFT,
@@ -23,7 +24,7 @@ from ipexctl.common.keeper_messages import (
     PartOver,
 )
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
-from ipexctl.remote.checkpoints.checkpoint_rules import step_of
+from ipexctl.remote.checkpoints.checkpoint_rules import LAID_OUT
 from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpoint
 from ipexctl.remote.restart import attempt_orders, restart_policy
 from ipexctl.remote.restart.record import RestartRecord
@@ -104,21 +105,33 @@ class Leader:
         reports = [parts[host] for host in self.names if host in parts]
         facts = max([[], *(report.facts for report in reports)], key=len)
         lasted = max((report.seconds for report in reports), default=0.0)
-        complete = next((report.complete for report in reports if report.complete), "")
+        last, complete = max([(0, ""), *((report.number, report.complete) for report in reports)])
         self.ended = now - max((report.ago for report in reports), default=0.0)
         # perhaps no host noted why: a command ended the run first, a keeper was started again and
         # has no state of its part, or a keeper without a leader ended its part
         silent = [host for host in self.record.hosts if host not in parts]
         lost = [host for host in silent if host not in reached] or min(silent, list(parts), key=len)
         end = restart_policy.classify_ending(
-            facts or [{"event": "lost", "host": host} for host in lost], lasted
+            facts or [{"event": "lost", "host": host} for host in lost], lasted, self.path_test()
         )
         present = reached | set(parts) | set(end["lost"])
         away = [host for host in self.record.hosts if host not in present]
         if away:
             end["why"] += "; not reached: %s" % ", ".join(away)
         number = self.record.number
-        return AttemptEnded(number, True, **end, lasted=lasted, complete=complete, away=away)
+        return AttemptEnded(
+            number, True, **end, lasted=lasted, complete=complete, number=last, away=away
+        )
+
+    def path_test(self):
+        """Return a function that tells whether a path is one of the attempt's checkpoints."""
+        begins, plans = self.record.attempts[-1], self.restart_plan.host_plans
+        orders = [plans[host].asked for host in begins.hosts if host in plans]
+        return restart_policy.make_path_test(
+            {order.cwd for order in orders},
+            [pattern for order in orders[:1] for pattern in order.checkpoints],
+            begins.checkpoint,
+        )
 
     # -- it has ended --
 
@@ -146,14 +159,16 @@ class Leader:
             self.waits = "%d hosts are too few" % len(usable)
             return None
         checkpoints = {host: part.checkpoints for host, part in cleared.items()}
-        newest = newest_complete_checkpoint(checkpoints)
-        if record.complete and not newest:
+        skips = record.skips()
+        newest = newest_complete_checkpoint(checkpoints, skips=skips)
+        if self.is_last_away(newest, skips):
             decision = self.wait_for_checkpoint(now, reached)
             if decision is not True:
                 return decision
         name = newest.name if newest else ""
-        errors = [(begins.error, begins.checkpoint) for begins in record.attempts[1:]]
-        errors.append((ending.error, name))
+        begun = record.attempts[1:]
+        errors = [(begins.error, skips.origin(begins.order)) for begins in begun]
+        errors.append((ending.error, skips.origin(newest.order if newest else ())))
         why = restart_policy.why_no_restart(
             ending, errors[-2:], record.used(), self.restart_plan.restarts
         )
@@ -172,6 +187,8 @@ class Leader:
             checkpoint=name,
             kept=self.restart_plan.kept,
             age=newest.age if newest else None,
+            order=list(newest.order) if newest else [],
+            skipped=list(skips.reasons.values()),
             open=sorted(open_names, key=lambda path: (step_of(path) or 0, path)),
             away="" if newest else record.complete,
         )
@@ -186,6 +203,15 @@ class Leader:
             if not was_lost and now - max(self.heard[host], self.ended) < FENCE + lease:
                 return False
         return True
+
+    def is_last_away(self, newest, skips):
+        """Return whether no host that is reached has the last checkpoint that was complete: a copy
+        of the one from which the attempt began is no substitute."""
+        record = self.record
+        if not record.complete or (record.order and skips.has(record.order)):
+            return False
+        is_older = newest and newest.order[1] == LAID_OUT and newest.order < record.order
+        return not newest or is_older
 
     def wait_for_checkpoint(self, now, reached):
         """Choose the checkpoint to begin with. Return None while a lost host may have it, True to
@@ -293,7 +319,7 @@ class Leader:
         layout = None
         if line.checkpoint:
             checkpoints = {host: part.checkpoints for host, part in cleared.items()}
-            layout = newest_complete_checkpoint(checkpoints, line.checkpoint)
+            layout = newest_complete_checkpoint(checkpoints, tuple(line.order), self.record.skips())
             if layout is None:
                 return  # the hosts have not told this leader yet
             for *_, givers in layout.parts:
@@ -304,7 +330,9 @@ class Leader:
             self.restart_plan.common, chosen, line.attempt, line.checkpoint
         ):
             work = plans[order.host].work
-            yield BeginPart(order, None if work in laid_folders else layout)
+            is_first = work not in laid_folders
+            tidies = is_first and self.restart_plan.kept and line.attempt > 1
+            yield BeginPart(order, layout if is_first else None, tidies)
             laid_folders.add(work)  # of hosts that share the folder, only the first lays out
 
     def make_returned_order(self, name):

@@ -11,6 +11,9 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     StopNoted,
 )
+from ipexctl.remote.checkpoints.checkpoint_rules import LAID_OUT
+from ipexctl.remote.checkpoints.newest_checkpoint import SkippedCheckpoints
+from ipexctl.remote.restart import restart_policy
 
 
 class RestartRecord:
@@ -24,6 +27,7 @@ class RestartRecord:
         self.stopped = ""
         self.end = None  # type: RunEnded | None
         self.complete = ""  # the last checkpoint that is known to be complete
+        self.order = ()  # type: tuple[int, ...]  # of that: attempt, and number in it
         if hosts:
             self.fold(AttemptBegins(1, list(hosts)))
 
@@ -50,11 +54,13 @@ class RestartRecord:
         if isinstance(line, AttemptBegins):
             self.attempts.append(line)
             self.complete = line.checkpoint or self.complete
+            self.order = tuple(line.order) or self.order
         elif isinstance(line, AttemptRuns):
             self.running = line.running
         elif isinstance(line, AttemptEnded):
             self.endings.append(line)
-            self.complete = line.complete or self.complete
+            if line.complete:
+                self.complete, self.order = line.complete, (line.ended, line.number)
         elif isinstance(line, StopNoted):
             self.stopped = line.stop
         elif isinstance(line, RunEnded):
@@ -87,6 +93,25 @@ class RestartRecord:
     def in_vain(self):
         """Return the ends of the last attempts in a row whose ranks did not start."""
         return list(itertools.takewhile(lambda ending: not ending.ran, reversed(self.endings)))
+
+    def skips(self):
+        """Return the SkippedCheckpoints: those from which an attempt failed at once, unless the one
+        before it failed with the same error after it had trained."""
+        skips, failed_at_once = SkippedCheckpoints(), False
+        for number, ending in enumerate(self.endings):
+            begins = self.attempts[number]
+            if not begins.order:
+                failed_at_once = False
+                continue
+            skips.same[begins.attempt, LAID_OUT] = skips.origin(begins.order)
+            is_repeated = number > 0 and self.endings[number - 1].error == ending.error
+            before, failed_at_once = failed_at_once, restart_policy.failed_at_once(ending)
+            if failed_at_once and (before or not is_repeated):
+                skips.reasons[skips.origin(begins.order)] = "%s: %s" % (
+                    begins.checkpoint,
+                    ending.why,
+                )
+        return skips
 
     def weak(self):
         """Return the hosts that could not begin one of the attempts in `in_vain`."""

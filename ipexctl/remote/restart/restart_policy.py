@@ -1,8 +1,10 @@
 """Whether a run is started again, and on which hosts. Pure."""
 
+import posixpath
 import re
 
 from ipexctl.common.attempt_record import AttemptEnded
+from ipexctl.remote.checkpoints.checkpoint_rules import find_member
 from ipexctl.remote.hub.judge import is_rank_failure
 
 AT_ONCE = 60.0  # seconds; a failure before that will probably repeat
@@ -14,15 +16,17 @@ _INCURABLE = re.compile(
     r"^(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
     r"|NameError|FileNotFoundError|argparse\.ArgumentError)\b"
 )
+_MISSING = re.compile(r"FileNotFoundError: .*?['\"]([^'\"]+)")
+ASKED_TO_END = ("signal 2 ", "signal 15 ")  # somebody else's doing
 _ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Exit|Interrupt)\b")
 _USAGE = re.compile(r"^\S+: error: ")  # argparse
 _RANK = re.compile(r"^\[rank\d+\]: ")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
-def classify_ending(facts, seconds):
+def classify_ending(facts, seconds, is_of_checkpoint=lambda path: False):
     """Return how an attempt ended, as fields of AttemptEnded. `facts`: those that ended it, in
-    order (remote/hub/judge.py)."""
+    order (remote/hub/judge.py); `is_of_checkpoint`: whether a path is one of a checkpoint."""
     for fact in facts:
         event = fact.get("event")
         if event == "asked" and fact.get("by") == STALLED:
@@ -34,7 +38,7 @@ def classify_ending(facts, seconds):
         return make_ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
     for fact in facts:
         if fact.get("event") == "rank" and is_rank_failure(fact.get("ended") or {"code": 0}):
-            return of_rank(fact, seconds)
+            return of_rank(fact, seconds, is_of_checkpoint)
         if fact.get("event") in ("frozen", "program"):
             return make_ending(True, "%s on %s" % (NAMES[fact["event"]], fact.get("host")))
     return make_ending(False, "how it ended is not known" if not facts else "it did not begin")
@@ -47,7 +51,7 @@ def make_ending(again, why, error="", lost=()):
 NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
 
 
-def of_rank(fact, seconds):
+def of_rank(fact, seconds, is_of_checkpoint):
     """Return how a failed rank ended the attempt, and whether a restart can help."""
     end = fact["ended"]
     lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
@@ -56,12 +60,38 @@ def of_rank(fact, seconds):
     ending = "signal %s" % end["signal"] if end.get("signal") else "exit code %s" % end.get("code")
     ending = "killed" if end.get("lost") else ending
     why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), error or ending)
-    if _INCURABLE.match(error) or _USAGE.match(last_line):
+    missing = _MISSING.match(error)
+    is_curable = missing is not None and is_of_checkpoint(missing.group(1))
+    if (_INCURABLE.match(error) and not is_curable) or _USAGE.match(last_line):
         return make_ending(False, "%s: a restart does not change that" % why)
     if seconds < AT_ONCE and "oom-rank" in (end.get("hints") or []):
         return make_ending(False, "%s: its memory ran out at once" % why)
     killed = end.get("signal") == 9 or end.get("lost")  # then its output does not show the cause
     return make_ending(True, why, "" if killed else "%s %s" % (ending, _NUMBER.sub("0", error)))
+
+
+def failed_at_once(ending: AttemptEnded):
+    """Return whether the script failed soon after it began, with no new checkpoint: perhaps it
+    could not read the one from which it began."""
+    is_error = ending.error and not ending.error.startswith(ASKED_TO_END)
+    is_soon = ending.lasted < AT_ONCE and not ending.complete
+    return bool(ending.ran and ending.again and is_error and is_soon and not ending.lost)
+
+
+def make_path_test(folders, patterns, checkpoint):
+    """Return a function that tells whether a path is one of a checkpoint. `folders`: where ranks
+    start on the hosts; `checkpoint`: from which the attempt began."""
+
+    def is_of_checkpoint(path):
+        for folder in folders:
+            if path.startswith(folder + "/"):
+                path = path[len(folder) + 1 :]
+                break
+        path = posixpath.normpath(path)
+        below = checkpoint and (path == checkpoint or path.startswith(checkpoint + "/"))
+        return bool(below or find_member(path, patterns))
+
+    return is_of_checkpoint
 
 
 def why_no_restart(end: AttemptEnded, errors, restarts, limit):

@@ -91,7 +91,7 @@ def fetch_checkpoint(
                 why=why,
                 slug="checkpoint-refused",
             )
-        path = _prepare_target(top, chosen.name)
+        path = _prepare_target(top, chosen.name if chosen.name != "." else "checkpoint")
         budget = fetch_outputs.Budget(limit, fetch_outputs.ENTRIES)
         fresh, hashes = top / f".{secrets.token_hex(8)}.part", dict[str, str]()
         try:
@@ -130,7 +130,8 @@ def _fetch_part(
         host = next(candidate for candidate in fleet.alive if candidate.name == holder.target)
         agent, root = fleet.agents[host], fleet.root_of(host)
         try:
-            for file, sha, size in read_part_rows(agent, root, run_id, holder, part):
+            for place_there, sha, size in read_part_rows(agent, root, run_id, holder, part):
+                file = _path_below(place_there, checkpoint.name)
                 if hashes.get(file) == sha:
                     continue
                 place = f"@{part.host}/{file}" if file in hashes else file
@@ -152,6 +153,13 @@ def _fetch_part(
         else:
             return
     raise error or HostFailed(f"no host has the part of {part.host}", slug="checkpoint-gone")
+
+
+def _path_below(path: str, name: str) -> str:
+    """Return the path below the checkpoint's name; "" if it is the file of that name."""
+    if path == name or name == ".":
+        return "" if path == name else path
+    return path.removeprefix(name + "/")
 
 
 def _read_part(agent: Agent, request: dict[str, str], size: int, path: Path) -> None:

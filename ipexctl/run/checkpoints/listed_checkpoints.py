@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.common.attempt_record import AttemptBegins
+from ipexctl.common.checkpoint_names import kinds_of
 from ipexctl.common.checkpoint_reports import CopiesReport, Manifest
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
@@ -45,6 +46,7 @@ class ListedCheckpoint:
     age: float | None  # seconds; None: unknown
     step: int | None = None
     parts: tuple[CheckpointPart, ...] = ()
+    members: tuple[str, ...] = ()  # the names of which it consists
 
     @property
     def is_complete(self) -> bool:
@@ -95,7 +97,8 @@ def _find_holders(manifest: Manifest, reports: Sequence[HeldCopies]) -> ListedCh
     lost = [part.host for part in parts if not part.holders]
     why = f"no host here has the part of {fold(lost)}" if lost else ""
     size = sum(part.bytes for part in parts)
-    return ListedCheckpoint(manifest.name, why, size, manifest.age, manifest.step, parts)
+    members = tuple(manifest.members or [manifest.name])
+    return ListedCheckpoint(manifest.name, why, size, manifest.age, manifest.step, parts, members)
 
 
 def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -> ListedCheckpoint:
@@ -116,13 +119,32 @@ def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -
     )
 
 
+def find_companion(
+    listed: Sequence[ListedCheckpoint], chosen: ListedCheckpoint
+) -> ListedCheckpoint | None:
+    """Return the newest checkpoint of the other kind that is not newer than the chosen one: of
+    plain names if that has a step, else one with a step."""
+    kinds = kinds_of(chosen.members)
+    for other in listed[listed.index(chosen) + 1 :]:
+        if other.is_complete and kinds_of(other.members) - kinds:
+            return other
+    return None
+
+
 def explain_beginning(line: AttemptBegins) -> str:
     """Explain why an attempt after the first one begins without a checkpoint."""
     if not line.kept:
         return "--checkpoints GLOB was not given"
+    if line.skipped:
+        return f"no earlier checkpoint is complete{describe_skipped(line)}"
     if line.away:
         return f"no host that is reached has {line.away}{describe_incomplete(line)}"
     return f"no checkpoint is complete{describe_incomplete(line) or '; none was found'}"
+
+
+def describe_skipped(line: AttemptBegins) -> str:
+    """Name the newer checkpoints from which attempts failed at once, and why."""
+    return "".join(f"; skipped: {text}" for text in line.skipped)
 
 
 def describe_incomplete(line: AttemptBegins) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.common.addresses import peer_url
@@ -77,14 +78,20 @@ def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
     listed = gather_checkpoints(fleet, run)
     chosen = listed_checkpoints.choose_checkpoint(listed, name or LAST, run.id)
     hosts = {host.name: host for host in fleet.alive}
+    companion = listed_checkpoints.find_companion(listed, chosen)
+    if companion:
+        parts, members = chosen.parts + companion.parts, chosen.members + companion.members
+        laid_out = replace(chosen, parts=parts, members=members)
+    else:
+        laid_out = chosen
     files = []
-    for part in chosen.parts:
+    for part in laid_out.parts:
         host = hosts[part.holders[0].target]
         agent, root = fleet.agents[host], fleet.root_of(host)
         files.append((part, tuple(read_part_rows(agent, root, run.id, part.holders[0], part))))
     newer = listed[: listed.index(chosen)]
     unused = tuple(f"{c.title}: {c.why}" for c in newer if not c.is_complete)
-    return Resumed(run.id, chosen, tuple(files), unused)
+    return Resumed(run.id, laid_out, tuple(files), unused)
 
 
 def prepare_checkpoint_layout(
@@ -122,7 +129,8 @@ def prepare_checkpoint_layout(
         request = {
             "root": fleet.root_of(host),
             "work": folders[host],
-            "name": resumed.checkpoint.name,
+            "name": ".",
+            "members": list(resumed.checkpoint.members),
             "patterns": list(patterns_of(checkpoints)),
             "files": [list(row) for row in rows],
             "givers": givers,

@@ -121,7 +121,7 @@ class Orders:
         )
 
     def _compose_rank_order(self, host: HostPlan, place: RankPlace, work: str) -> RankOrder:
-        path = posixpath.join(work, self.resumed) if self.resumed else ""
+        path = posixpath.normpath(posixpath.join(work, self.resumed)) if self.resumed else ""
         words = resume_words(self.options.resume_arg, path)
         return RankOrder(
             rank=place.rank,
