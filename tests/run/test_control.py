@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pwd
 import signal
 import socket
-from collections.abc import Callable
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
+from ipexctl.remote.facts import read_other_runs
+from ipexctl.remote.failure import Failure
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import control
 
@@ -17,9 +25,11 @@ AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another
 
 
 @pytest.fixture
-def run() -> str:
-    """Its supervisor's socket lives as long as this process."""
-    return f"20260101-000000-{os.urandom(3).hex()}"
+def run(tmp_path: Path) -> str:
+    """The folder of a run. Its supervisor's socket lives as long as this process."""
+    folder = tmp_path / f"20260101-000000-{os.urandom(3).hex()}"
+    folder.mkdir(0o700)
+    return str(folder)
 
 
 @pytest.fixture
@@ -32,6 +42,35 @@ def asked(run: str) -> list[dict]:
 
     control.serve_control_socket(run, "node1", answer, lambda link: link.close())
     return heard
+
+
+def address_of(run: str) -> str:
+    """The name of the socket, as /proc/net/unix shows it to all accounts."""
+    names = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()]
+    (name,) = {name for name in names if f"/{os.path.basename(run)}/" in name}
+    return "\0" + name[1:]
+
+
+@contextmanager
+def other_account(*, work: Callable[[Callable[[], None]], object]) -> Iterator[None]:
+    """Another account does `work` beside this test, which goes on once `work` says so."""
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgid(OTHER)
+            os.setuid(OTHER)
+            work(lambda: os.write(tell, b"x") and None)
+        finally:
+            os._exit(0)
+    os.close(tell)
+    try:
+        assert os.read(ready, 1) == b"x"
+        yield
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        os.close(ready)
 
 
 def as_other(work: Callable[[], object]) -> int:
@@ -50,7 +89,7 @@ def as_other(work: Callable[[], object]) -> int:
 def test_a_supervisor_answers_and_is_gone_when_its_process_is(run: str, asked: list[dict]) -> None:
     assert control.ask_supervisor(run, "node1", {"ask": "state"}) == {"alive": True}
     assert control.ask_supervisor(run, "node2", {"ask": "state"}) is None
-    assert control.ask_supervisor(run[:-6] + "zzzzzz", "node1", {"ask": "state"}) is None
+    assert control.ask_supervisor(run + "zz", "node1", {"ask": "state"}) is None
     assert asked == [{"ask": "state"}]
     assert control.is_alive(run, "node1")
     assert not control.is_alive(run, "node2")
@@ -58,7 +97,7 @@ def test_a_supervisor_answers_and_is_gone_when_its_process_is(run: str, asked: l
 
 @AS_ROOT
 def test_another_user_is_not_heard(run: str, asked: list[dict]) -> None:
-    name = control.socket_address(run, "node1")
+    name = address_of(run)
 
     def stop() -> object:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -74,33 +113,104 @@ def test_another_user_is_not_heard(run: str, asked: list[dict]) -> None:
     assert asked == []
 
 
+def names_that_can_be_foretold(run: str) -> list[str]:
+    """Of all processes of a run and of its next attempts, as they were before they had a nonce."""
+    roles = [make("node1") for make in (str, control.guardian_of, control.keeper_of)]
+    hashes = [hashlib.sha256(role.encode()).hexdigest()[:16] for role in roles]
+    runs = [os.path.basename(run) + end for end in ("", "-r02", "-r03")]
+    return [f"\0ipexctl-run/{os.getuid()}/{one}/{short}" for one in runs for short in hashes]
+
+
 @AS_ROOT
-def test_another_user_in_its_place_is_not_believed(run: str) -> None:
-    name = control.socket_address(run, "node1")
-    ready, tell = os.pipe()
+def test_another_account_that_takes_all_names_it_can_foretell_changes_nothing(run: str) -> None:
+    names = names_that_can_be_foretold(run)
+
+    def take_names(go_on: Callable[[], None]) -> None:
+        taken = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in names]
+        for listener, name in zip(taken, names, strict=True):
+            listener.bind(name)
+            listener.listen(1)
+        go_on()
+        signal.pause()
+
+    with other_account(work=take_names):
+        control.serve_control_socket(run, "node1", lambda m: {"alive": m}, lambda link: None)
+        guardian = control.open_control_socket(run, control.guardian_of("node1"))
+        assert control.is_alive(run, "node1")
+        assert control.is_alive(run, control.guardian_of("node1"))
+        assert not control.is_alive(run, control.keeper_of("node1"))
+        assert control.ask_supervisor(run, "node1", {"stop": "me"}) == {"alive": {"stop": "me"}}
+        guardian.close()
+        assert not control.is_alive(run, control.guardian_of("node1"))
+
+
+@AS_ROOT
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_name_of_a_dead_supervisor_shows_no_life_in_another_accounts_hands(
+    run: str, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    monkeypatch.setattr(control, "PATIENCE", 0.3)
     child = os.fork()
     if child == 0:
-        try:
-            os.setuid(OTHER)
-            false = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            false.bind(name)
-            false.listen(1)
-            os.write(tell, b"x")
-            while True:
-                link, _ = false.accept()
-                link.sendall(b'{"alive": true}\n')
-        finally:
-            os._exit(0)
+        listener = control.open_control_socket(run, "node1")
+        signal.alarm(60)
+        signal.pause()
+        listener.close()
     try:
-        os.read(ready, 1)
-        control.serve_control_socket(
-            run, "node1", lambda m: {"alive": True}, lambda link: None
-        )  # it goes on
-        assert not control.is_alive(run, "node1")
-        assert control.ask_supervisor(run, "node1", {"ask": "state"}) is None
+        while not control.is_alive(run, "node1"):
+            time.sleep(0.01)
+        name = address_of(run)
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
+
+    def take_name(go_on: Callable[[], None]) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(name)
+        listener.listen(64 if answers else 0)
+        links = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(4)]
+        for link in [] if answers else links:  # whoever connects now would have to wait
+            link.setblocking(False)
+            link.connect_ex(name)
+        go_on()
+        while answers:
+            link, _ = listener.accept()
+            with suppress(OSError):
+                link.sendall(b'{"alive": true}\n')
+        signal.pause()
+
+    with other_account(work=take_name):
+        assert not control.is_alive(run, "node1")
+        assert control.ask_supervisor(run, "node1", {"ask": "state"}) is None
+
+
+@AS_ROOT
+def test_a_run_without_a_name_is_refused_and_the_account_that_holds_it_named(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "urandom", lambda size: b"\0" * size)  # as if it could be foretold
+
+    name = control.socket_address(run, "0" * 16)
+
+    def take_name(go_on: Callable[[], None]) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(name)
+        listener.listen(64)
+        go_on()
+        signal.pause()
+
+    with other_account(work=take_name):
+        with pytest.raises(Failure) as refused:
+            control.open_control_socket(run, "node1")
+        holder = pwd.getpwuid(OTHER).pw_name
+        assert f"account {holder} holds it" in refused.value.what
+        assert not control.is_alive(run, "node1")
+
+
+def test_only_its_own_account_can_read_the_nonce(run: str, asked: list[dict]) -> None:
+    path = Path(control.nonce_path(run, "node1"))
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (path, path.parent)] == [0o600, 0o700]
+    assert path.read_text().split()[0] == address_of(run).rpartition("/")[2]
 
 
 @AS_ROOT
@@ -108,32 +218,22 @@ def test_a_queue_that_another_user_fills_does_not_make_it_dead(
     run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "PATIENCE", 0.3)
-    name = control.socket_address(run, "node1")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(name)
-    listener.listen(1)
-    ready, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setuid(OTHER)
-            links = []
-            for _ in range(4):
-                links.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-                links[-1].setblocking(False)
-                links[-1].connect_ex(name)
-            os.write(tell, b"x")
-            signal.pause()
-        finally:
-            os._exit(0)
-    try:
-        os.read(ready, 1)
+    monkeypatch.setattr(control, "BACKLOG", 1)
+    listener = control.open_control_socket(run, "node1")
+    name = address_of(run)
+
+    def fill(go_on: Callable[[], None]) -> None:
+        links = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(4)]
+        for link in links:
+            link.setblocking(False)
+            link.connect_ex(name)
+        go_on()
+        signal.pause()
+
+    with other_account(work=fill):
         assert control.is_alive(run, "node1")
         assert control.ask_supervisor(run, "node1", {"ask": "state"}) is None
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        listener.close()
+    listener.close()
     assert not control.is_alive(run, "node1")
 
 
@@ -144,7 +244,7 @@ def test_garbage_and_silence_end_nothing(
     links = []
     for data in (b"", b"\xff\xfe\n", b"[1]\n", b"{" * 100_000, b"null\n"):
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.connect(control.socket_address(run, "node1"))
+        link.connect(address_of(run))
         link.sendall(data)
         links.append(link)
     assert control.ask_supervisor(run, "node1", {"ask": "state"}) == {"alive": True}
@@ -170,3 +270,39 @@ def test_a_look_at_processes_is_repeated_where_a_parent_ended_during_it(
     looks = [{7: ("X", 0), 8: ("S", 7)}]
     monkeypatch.setattr(os.path, "isdir", lambda path: path == "/proc/7")
     assert rank_wrapper.list_processes() == looks[0]
+
+
+@AS_ROOT
+def test_sockets_of_another_account_that_accept_nothing_hold_up_no_look_at_other_runs(
+    run: str, asked: list[dict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come first in the table's order; the look may wait once for all of them."""
+    monkeypatch.setattr(rank_wrapper, "SUPERVISOR", Path("/proc/self/comm").read_text().strip())
+    waits: list[float] = []
+    connect = control.connect_with_timeout
+
+    def count(link: socket.socket, address: str, patience: float | None = None) -> None:
+        waits.append(patience or 0.0)
+        connect(link, address, patience)
+
+    monkeypatch.setattr(control, "connect_with_timeout", count)
+
+    def take_names(go_on: Callable[[], None]) -> None:
+        held = []
+        for number in range(30):
+            name = f"\0ipexctl-run/0/{number:04}/{number:016x}"
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(name)
+            listener.listen(0)
+            held.append(listener)
+            for _ in range(3):
+                held.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                held[-1].setblocking(False)
+                held[-1].connect_ex(name)
+        go_on()
+        signal.pause()
+
+    with other_account(work=take_names):
+        rows = read_other_runs.find_other_runs()
+    assert any(row["own"] for row in rows)  # one row for all runs that this process has had
+    assert sum(waits) < 2 * read_other_runs.PATIENCE

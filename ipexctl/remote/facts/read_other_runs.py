@@ -9,13 +9,14 @@ import glob
 import os
 import re
 import socket
+import time
 
 from ipexctl.common.processes import stat_of
 from ipexctl.common.tolerant_reads import read_text
 
 LISTENS = 0x10000  # flag of a listening socket
 NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
-PATIENCE = 1.0
+PATIENCE = 1.0  # seconds for all connections that have to wait
 MOST_RUNS = 50
 CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
 FIRST = 20  # records of a journal to read; its beginning describes the run
@@ -37,9 +38,9 @@ def find_other_runs(root=""):
     from ipexctl.remote.rank import rank_wrapper
 
     runs = {}  # type: dict[tuple[int, int], dict[str, object]]
-    processes = None
+    processes, end = None, time.monotonic() + PATIENCE
     for address, run in sockets:
-        pid, uid = find_supervisor_process(address)
+        pid, uid = find_supervisor_process(address, end)
         if uid is None or len(runs) >= MOST_RUNS:
             continue
         comm = read_text("/proc/%d/comm" % pid)
@@ -64,13 +65,19 @@ def list_supervisor_sockets():
     return sorted(names)
 
 
-def find_supervisor_process(address):
-    """Return (pid, uid) of the listener; pid 0: in another container; uid None: no listener."""
+def find_supervisor_process(address, end):
+    """Return (pid, uid) of the listener; pid 0: in another container; uid None: no listener, or it
+    has not accepted until `end`. Any account can make sockets that never do."""
     from ipexctl.remote.run import control
 
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        control.connect_with_timeout(link, address, PATIENCE)
+        patience = end - time.monotonic()
+        if patience > 0:
+            control.connect_with_timeout(link, address, patience)
+        else:
+            link.setblocking(False)
+            link.connect(address)
         return control.peer_credentials(link)
     except OSError:
         return 0, None

@@ -22,8 +22,8 @@ class Part:
     def __init__(self, keeper, order: StartOrder, attempt):
         self.keeper, self.order, self.attempt = keeper, order, attempt
         self.run_id = self.order.run_id
-        folder = os.path.join(keeper.runs, self.run_id)
-        self.journal = journal.JournalReader(journal.path_of(folder, self.order.host))
+        self.folder = os.path.join(keeper.runs, self.run_id)
+        self.journal = journal.JournalReader(journal.path_of(self.folder, self.order.host))
         self.began = time.monotonic()
         self.facts = []  # type: list[dict]
         self.well = False
@@ -70,8 +70,8 @@ class Part:
             return
         self.next_look = now + 1.0
         host = self.order.host
-        alive = control.is_alive(self.run_id, host) or control.is_alive(
-            self.run_id, control.guardian_of(host)
+        alive = control.is_alive(self.folder, host) or control.is_alive(
+            self.folder, control.guardian_of(host)
         )
         self.seen = self.seen or alive
         if not alive and (self.seen or now - self.began > BEGINS):

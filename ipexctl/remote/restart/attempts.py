@@ -48,10 +48,10 @@ def op_record(call, root, known_as, run_id):
     """{root, known_as, run_id} -> {story: [RecordLine, ...], alive}"""
     folder = run_folders.folder_of(root, run_id)
     lines = journal.read_lines(journal.attempts_path(folder, known_as))
-    return {"story": lines, "alive": control.is_alive(run_id, control.keeper_of(known_as))}
+    return {"story": lines, "alive": control.is_alive(folder, control.keeper_of(known_as))}
 
 
 def op_ask(call, root, known_as, run_id, ask):
     """A KeeperQuestion -> KeeperAnswer; {} where there is no keeper."""
     name = control.keeper_of(known_as)
-    return control.ask_supervisor(run_folders.checked_id(run_id), name, ask) or {}
+    return control.ask_supervisor(run_folders.folder_of(root, run_id), name, ask) or {}

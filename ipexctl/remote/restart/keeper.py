@@ -170,7 +170,7 @@ class Keeper:
     def keep(self):
         """Answer this host's processes, and process messages until the run is over."""
         control.serve_control_socket(
-            self.base, control.keeper_of(self.name), self.answer, lambda link: None
+            self.folder, control.keeper_of(self.name), self.answer, lambda link: None
         )
         while not self.over:
             self.turn()
@@ -446,7 +446,7 @@ class Keeper:
 
     def is_left(self):
         """Return whether the last attempt runs here: an earlier keeper may have started it."""
-        return control.is_alive(self.last_run_id(), self.name)
+        return control.is_alive(os.path.join(self.runs, self.last_run_id()), self.name)
 
     def last_run_id(self):
         return run_id_of(self.base, self.record.number)
@@ -456,7 +456,7 @@ class Keeper:
             return
         if self.part is None or not self.part.ended:
             run_id = self.last_run_id() if self.part is None else self.part.run_id
-            control.ask_supervisor(run_id, self.name, {"end": why})
+            control.ask_supervisor(os.path.join(self.runs, run_id), self.name, {"end": why})
 
     def note_record(self):
         for line in self.record.lines[self.noted :]:

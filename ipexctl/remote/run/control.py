@@ -1,9 +1,12 @@
 """Talk to the supervisor of a run on this host: an abstract Unix socket, one line each way.
 
 Its name vanishes with the supervisor, so a connection proves that it is alive; process ids and
-locks on a shared disk cannot. The guardian has such a socket, too, which answers nothing.
+locks on a shared disk cannot. Any account can take a name that it knows before, so the name is
+drawn by lot, and a file in the run's folder has it. The guardian has such a socket, too, which
+answers nothing.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -11,39 +14,74 @@ import socket
 import struct
 import time
 
+from ipexctl.common.files import write_atomic
+from ipexctl.common.processes import stat_of
+from ipexctl.common.tolerant_reads import read_text
+from ipexctl.remote import root_folder
+from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
 
 PATIENCE = 5.0  # seconds for one question
 PAUSE = 0.05
+DRAWS = 3  # names that are tried
+BACKLOG = 1024  # connections that wait; the kernel's own limit may be lower
 
 
-def socket_address(run_id, host):
-    """Return the socket's name. It has at most 107 bytes, so the host's name is hashed."""
-    short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
-    return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), run_id, short)
-
-
-def serve_control_socket(run_id, host, answer, watch):
+def serve_control_socket(folder, host, answer, watch):
     """Listen in a thread. `answer(message)` returns a reply; it is called in a separate thread, as
     is `watch(connection)` for an agent that wants to watch the run."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(socket_address(run_id, host))
-    except OSError:  # the name is taken: the run continues, and ps shows it as lost
-        return
-    listener.listen(64)
-    start_thread(accept_connections, listener, answer, watch)
+    start_thread(accept_connections, open_control_socket(folder, host), answer, watch)
 
 
-def guardian_socket(run_id, host):
-    """Return a listener that shows that the guardian lives, until it is closed."""
+def open_control_socket(folder, host):
+    """Return a listener under a name that nobody can know before, once that is written down in the
+    run's folder. It shows that this process is alive until it is closed."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(socket_address(run_id, guardian_of(host)))
-        listener.listen(64)
-    except OSError:
-        pass
+    for draw in range(DRAWS):
+        nonce = os.urandom(8).hex()
+        address = socket_address(folder, nonce)
+        try:
+            listener.bind(address)
+            break
+        except OSError as e:
+            if e.errno != errno.EADDRINUSE or draw == DRAWS - 1:
+                listener.close()
+                raise name_refused(address, e) from None
+    listener.listen(BACKLOG)
+    root_folder.make_subfolder(folder, os.path.dirname(nonce_path("", host)))
+    write_atomic(nonce_path(folder, host), "%s %d %s" % (nonce, os.getpid(), start_of(os.getpid())))
     return listener
+
+
+def socket_address(folder, nonce):
+    """Return the socket's name, which has at most 107 bytes."""
+    return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), os.path.basename(folder), nonce)
+
+
+def nonce_path(folder, host):
+    """Return the file of a process's nonce, its id and its start; hosts may share the folder."""
+    short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
+    return os.path.join(folder, "sockets", short)
+
+
+def name_refused(address, error):
+    """Return the failure of a socket that got no name. Who holds the last one is asked."""
+    from ipexctl.remote.facts.read_other_runs import find_supervisor_process, user_name
+
+    uid = find_supervisor_process(address, time.monotonic() + PAUSE)[1]
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        why = "another process holds it" if uid is None else "account %s holds it" % user_name(uid)
+    return Failure(
+        "cannot open the control socket @%s of the run: %s" % (address[1:], why),
+        "without it, `ipexctl ps` and `ipexctl stop` could not reach the run",
+        slug="control-socket-taken",
+    )
+
+
+def start_of(pid):
+    """Return when a process began, in ticks; "" if it has ended."""
+    return "".join(stat_of(pid)[1][19:20])
 
 
 def guardian_of(host):
@@ -101,10 +139,10 @@ def send_line(link, message):
     link.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
 
-def open_watch_socket(run_id, host):
+def open_watch_socket(folder, host):
     """Return a socket to the supervisor for frames; it sends first. None: no supervisor."""
     try:
-        link = connect_to_supervisor(run_id, host)
+        link = connect_to_supervisor(folder, host)
         if link is not None:
             send_line(link, {"watch": True})
             link.settimeout(None)
@@ -113,10 +151,10 @@ def open_watch_socket(run_id, host):
         return None
 
 
-def ask_supervisor(run_id, host, message):
+def ask_supervisor(folder, host, message):
     """Return the supervisor's reply. None: no supervisor, or no answer in time."""
     try:
-        link = connect_to_supervisor(run_id, host)
+        link = connect_to_supervisor(folder, host)
         if link is None:
             return None
         with link:
@@ -126,22 +164,32 @@ def ask_supervisor(run_id, host, message):
         return None
 
 
-def is_alive(run_id, host):
+def is_alive(folder, host):
     """Return whether a supervisor exists, even one that is stopped or whose queue is full."""
     try:
-        link = connect_to_supervisor(run_id, host)
-    except BlockingIOError:
-        return True
+        link = connect_to_supervisor(folder, host)
+    except BlockingIOError:  # another account may have filled it, or taken the name of a dead one
+        words = read_nonce(folder, host)
+        return bool(words) and start_of(words[1]) == words[2]
     if link is not None:
         link.close()
     return link is not None
 
 
-def connect_to_supervisor(run_id, host):
+def read_nonce(folder, host):
+    """Return [nonce, process id, its start], [] if there was no such process."""
+    words = read_text(nonce_path(folder, host)).split()
+    return words if len(words) == 3 else []
+
+
+def connect_to_supervisor(folder, host):
     """Connect to this user's supervisor; None if there is none. Raises BlockingIOError."""
+    written = read_nonce(folder, host)
+    if not written:
+        return None
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connect_with_timeout(link, socket_address(run_id, host))
+        connect_with_timeout(link, socket_address(folder, written[0]))
         if peer_credentials(link)[1] == os.getuid():
             return link
     except BlockingIOError:

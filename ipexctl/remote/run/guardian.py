@@ -41,15 +41,16 @@ def guard_run(link, keep=None):
     if order.secret:
         no_core_dump()
     try:
+        life_sign = show_life(order)
         scratch = scratch_folder.make_scratch_folder()
-    except OSError as e:
-        link.write({"error": failure_document(supervisor.cannot_write(e, "/tmp"))})
+    except (OSError, Failure) as e:
+        failure = e if isinstance(e, Failure) else supervisor.cannot_write(e, "/tmp")
+        link.write({"error": failure_document(failure)})
         os._exit(0)
     start_time = time.monotonic()
     notices = start_notifier(order)  # before this process adopts what it forks
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
-    life_sign = control.guardian_socket(order.run_id, order.host)
     pulse = mmap.mmap(-1, 1)  # shared with the supervisor
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
@@ -72,6 +73,13 @@ def guard_run(link, keep=None):
     run_folders.sweep_run_folders(root_folder.expand_root_path(order.root))
     scratch_folder.sweep_scratch_folders()
     os._exit(0)
+
+
+def show_life(order: StartOrder):
+    """Return the socket that shows that this guardian is alive, until it is closed."""
+    root = root_folder.prepare_root(order.root)
+    folder = root_folder.make_subfolder(root, "runs", run_folders.checked_id(order.run_id))
+    return control.open_control_socket(folder, control.guardian_of(order.host))
 
 
 def start_notifier(order: StartOrder):

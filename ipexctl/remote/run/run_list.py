@@ -43,11 +43,12 @@ def op_list(call, root, known_as, only, newest, sizes):
         if only not in ("", run, first_run):
             continue
         folder = os.path.join(root, "runs", run)
-        name = name_in(run, folder, known_as)
-        alive = control.is_alive(run, name)
-        guarded = alive or control.is_alive(run, control.guardian_of(name))
+        folder_of_first = os.path.join(root, "runs", first_run)
+        name = name_in(folder, known_as)
+        alive = control.is_alive(folder, name)
+        guarded = alive or control.is_alive(folder, control.guardian_of(name))
         keeper = control.keeper_of(name)
-        kept = control.is_alive(first_run, keeper)
+        kept = control.is_alive(folder_of_first, keeper)
         asleep = not kept and os.path.exists(queued_runs.order_path(folder, name))
         may_wait = asleep or (kept and run == first_run)
         if newest and ended_count >= newest and not (guarded or may_wait):
@@ -56,13 +57,12 @@ def op_list(call, root, known_as, only, newest, sizes):
         records = journal.parse_records(data)
         # after a supervisor was killed, its guardian still has to record how that ended
         alive = alive or (guarded and not any("over" in record for record in records))
-        folder_of_first = os.path.join(root, "runs", first_run)
         lines = journal.read_lines(journal.attempts_path(folder_of_first, name))
         queued = find_queued_run(lines, kept, asleep) if run == first_run else {}
         if not records and not any(data) and not queued:
             continue
         ended_count += not (alive or queued.get("queued", False))
-        reply = control.ask_supervisor(first_run, keeper, {}) if kept and not alive else None
+        reply = control.ask_supervisor(folder_of_first, keeper, {}) if kept and not alive else None
         answer = KeeperAnswer.read(reply or {})
         row = dict(summarize_journal(records), run=run, host=name, alive=alive, kept=kept)
         row.update(last=last_line(folder, records), unreadable=not records and not queued)
@@ -145,12 +145,12 @@ def list_further_attempts(record, number):
     return further
 
 
-def name_in(run, folder, name):
+def name_in(folder, name):
     """Return this host's name in the run: another controller may use its address instead."""
     names = journal.list_journal_hosts(folder) or journal.list_kept_hosts(folder)
     if name in names:
         return name
-    alive_names = [host for host in names if control.is_alive(run, host)]
+    alive_names = [host for host in names if control.is_alive(folder, host)]
     return (alive_names + names)[0] if len(alive_names) == 1 or len(names) == 1 else name
 
 
@@ -172,10 +172,11 @@ def op_why(call, root, known_as, run_id):
     a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: the same
     of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
-    records = journal.read_journal(run_folders.folder_of(root, run_id), known_as)
+    folder = run_folders.folder_of(root, run_id)
+    records = journal.read_journal(folder, known_as)
     facts = [record.get("fact") for record in records]
     plans = [fact["plan"] for fact in facts if isinstance(fact, dict) and "plan" in fact]
-    reply = control.ask_supervisor(run_id, known_as, {"look": True}) or {}
+    reply = control.ask_supervisor(folder, known_as, {"look": True}) or {}
     return {
         "alive": reply.get("alive") is True,
         "quiet": reply.get("quiet", 0.0),
@@ -229,8 +230,8 @@ def thin_samples(samples):
 
 def op_stop(call, root, known_as, run_id, by, seconds):
     """{root, known_as, run_id, by, seconds} -> {asked: False if no supervisor is alive}"""
-    run, order = run_folders.checked_id(run_id), {"stop": by, "seconds": seconds}
-    return {"asked": control.ask_supervisor(run, known_as, order) is not None}
+    folder, order = run_folders.folder_of(root, run_id), {"stop": by, "seconds": seconds}
+    return {"asked": control.ask_supervisor(folder, known_as, order) is not None}
 
 
 def summarize_journal(records):

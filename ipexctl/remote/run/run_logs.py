@@ -29,7 +29,7 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
     history = size_rows(journal.sizes_path(folder, known_as))
     sizes, cutoff = sizes_before(history, since)
     while True:
-        alive = follow and control.is_alive(run_id, known_as)
+        alive = follow and control.is_alive(folder, known_as)
         for rank in list_started_ranks(folder, known_as):
             path = run_folders.log_of(folder, rank)
             if rank not in shown_ranks and rank in (ranks or [rank]) and os.path.isfile(path):

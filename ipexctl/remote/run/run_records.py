@@ -16,7 +16,7 @@ def op_read(call, root, known_as, run_ids):
     [[offset, bytes]]} with these parts of the log."""
     for run_id in run_ids:
         folder = run_folders.folder_of(root, run_id)
-        name = run_list.name_in(run_id, folder, known_as)
+        name = run_list.name_in(folder, known_as)
         records = journal.read_journal(folder, name)
         began = next((row["began"] for row in records if "began" in row), 0.0)
         kept = [row for row in records if any(kind in row for kind in KINDS) or has_plan(row)]

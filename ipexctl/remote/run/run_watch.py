@@ -36,7 +36,7 @@ def op_attach(call, **order):
     from ipexctl.remote.run import control  # imported late: a run that starts does not need it here
 
     watch = WatchOrder.read(order)
-    sock = control.open_watch_socket(run_folders.checked_id(watch.run_id), watch.host)
+    sock = control.open_watch_socket(run_folders.folder_of(watch.root, watch.run_id), watch.host)
     return RunWatch(call, watch, sock, sock and frames.of_socket(sock)).serve()
 
 

@@ -94,7 +94,7 @@ class Supervisor:
             listener = self.ranks.listen()
             self.programs.write()
             control.serve_control_socket(
-                self.run_id, self.plan.host, self.answer, self.watchers.add_socket
+                self.dir, self.plan.host, self.answer, self.watchers.add_socket
             )
         except OSError as e:
             raise cannot_write(e, self.dir) from None
