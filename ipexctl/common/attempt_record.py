@@ -50,6 +50,12 @@ class AttemptRuns(RecordLine):
     running: int
 
 
+class AttemptSucceeded(RecordLine):
+    """All ranks of the attempt have ended with 0: the run is done when its hosts are."""
+
+    succeeded: int
+
+
 class AttemptEnded(RecordLine):
     """The attempt has ended, after its ranks ran or before."""
 

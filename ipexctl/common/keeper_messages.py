@@ -75,6 +75,7 @@ class HostReport(Message):
     stop: str = ""  # the user who stopped the run
     ready: "PartReady | None" = None
     failed: "PartFailed | None" = None
+    succeeded: int = 0  # the attempt of which all ranks have ended with 0
     over: "PartOver | None" = None
     cleared: "PartCleared | None" = None
     place: "QueuePlace | None" = None

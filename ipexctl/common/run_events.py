@@ -263,6 +263,12 @@ class Checkpoint(Event):
     number: int = 0  # counts those of an attempt
 
 
+class RanksSucceeded(Event):
+    """All ranks have ended with 0: the run is done, whatever happens while copies are awaited."""
+
+    event = "succeeded"
+
+
 class Over(Event):
     """The hub has told all hosts to stop. `well`: all ranks had ended, with code 0."""
 

@@ -294,3 +294,8 @@ def test_of_hosts_that_share_their_home_only_the_one_that_runs_it_counts(order: 
     assert [(one.host, one.target) for one in run.seen] == [("a", "a")]
     (over,) = listed_runs.merge_runs([part("a", target=host) for host in ("h5", "a", "h6")])
     assert [one.target for one in over.seen] == ["a"]
+
+
+def test_a_run_whose_ranks_have_all_ended_with_0_is_done_whatever_is_lost_then() -> None:
+    found = live([rank(0, code=0), rank(1, code=0), {"event": "succeeded"}, LOST, OVER])
+    assert found and (found.exit_code, found.ended_by) == (0, "ranks")

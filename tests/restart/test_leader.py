@@ -10,6 +10,7 @@ import pytest
 
 from ipexctl.common.attempt_record import (
     AttemptRuns,
+    AttemptSucceeded,
     Leads,
     RecordLine,
     RunEnded,
@@ -60,6 +61,7 @@ class RestartedRun:
         ).replace(**more)  # fmt: skip
         self.record = RestartRecord([] if self.told.queued else [*first])
         self.mine: dict[str, HostReport] = {}
+        self.kept: list[KeptCheckpoint] = []
         self.record.add(Leads("a"), 1)
         self.leader = Leader(self.told, "a", self.record, 0.0)
 
@@ -125,6 +127,103 @@ def test_a_run_of_which_all_ranks_ended_with_0_is_done_though_a_host_was_lost_th
     assert run.at(100.0, "bcx") is None
     run.ends("c", [], finished=True)
     assert run.at(101.0, "bcx") == RunEnded("done", True)
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_a_run_whose_ranks_have_ended_with_0_is_done_though_a_host_is_lost_then(lost: str) -> None:
+    """While its last checkpoint is copied: the record has the end of the ranks already."""
+    run = RestartedRun()
+    run.says("c", succeeded=1)
+    assert run.at(100.0, "bcx") == AttemptSucceeded(1)
+    there = "abcx".replace(lost, "")
+    assert run.at(101.0, there) is None
+    run.ends("".join(there.replace("x", "")), [{"event": "lost", "host": lost}])
+    run.leader = Leader(run.told, "c", run.record, 102.0)  # another one leads
+    assert run.leader.tick(103.0, {*there}, run.mine) == RunEnded("done", True)
+
+
+def test_a_run_whose_ranks_have_ended_with_0_is_done_though_all_its_hosts_are_lost_then() -> None:
+    run = RestartedRun(first="b", every="abxy")
+    run.says("b", succeeded=1)
+    assert run.at(100.0, "bxy") == AttemptSucceeded(1)
+    assert run.at(101.0, "bxy") is None  # it copies its last checkpoint
+    assert run.at(110.0, "xy") == RunEnded("done", True)
+
+
+def fails_from(run: RestartedRun, tail: str, seconds: float, now: float, **more: Any) -> Any:
+    """The attempt that runs fails, and the next line of the record is returned."""
+    run.ends("abc", [rank(tail, **more)], seconds=seconds)
+    run.at(now, "abcx")
+    run.at(now + 4.0, "abcx")
+    run.clears("abcx", run.kept)
+    looks = (run.at(now + later, "abcx") for later in range(5, 60, 5))
+    return next(filter(None, looks))
+
+
+def checkpoint(number: int, attempt: int = 1) -> KeptCheckpoint:
+    part = CopiedPart(f"sha{attempt}.{number}", 9, 7)
+    name = f"out/c-{number}"
+    return KeptCheckpoint(name, (attempt, number), 4.0, {"a": part}, [part.sha])
+
+
+def begun_from_checkpoints(*numbers: int, tail: str = "", seconds: float = 300.0) -> RestartedRun:
+    """Attempt 2 runs, from the last of these checkpoints of attempt 1."""
+    run = RestartedRun()
+    run.kept = [checkpoint(number) for number in numbers]
+    line = fails_from(
+        run, tail, seconds, 100.0, code=1 if tail else None, signal=None if tail else 9
+    )
+    assert (line.attempt, line.checkpoint) == (2, f"out/c-{numbers[-1]}")
+    run.begins("abc")
+    run.at(180.0, "abcx")
+    return run
+
+
+CANNOT_READ = "FileNotFoundError: [Errno 2] No such file or directory: '/work/out/c-80/optim.json'"
+
+
+def test_an_attempt_that_cannot_read_its_checkpoint_tries_the_one_before_then_the_beginning() -> (
+    None
+):
+    run = begun_from_checkpoints(40, 80)
+    run.told.host_plans["a"].asked.checkpoints = ["out/c-*"]
+    line = fails_from(run, CANNOT_READ, 5.0, 200.0)
+    assert (line.attempt, line.checkpoint, line.order) == (3, "out/c-40", [1, 40])
+    (skipped,) = line.skipped
+    assert skipped.startswith("out/c-80: rank 1 on b: FileNotFoundError")
+    run.begins("abc")
+    run.at(280.0, "abcx")
+    run.kept.append(checkpoint(40).replace(order=(3, 0)))  # as it was laid out
+    line = fails_from(run, "EOFError: Ran out of input", 5.0, 300.0)
+    assert (line.attempt, line.checkpoint, len(line.skipped)) == (4, "", 2)
+
+
+def test_the_error_that_ended_the_attempt_before_is_not_the_checkpoint() -> None:
+    """That attempt had trained: the script fails at some step, whichever checkpoint it reads."""
+    run = begun_from_checkpoints(40, 80, tail="ValueError: bad sample")
+    line = fails_from(run, "ValueError: bad sample", 5.0, 200.0)
+    assert isinstance(line, RunEnded) and "the same error twice" in line.end
+
+
+@pytest.mark.parametrize(
+    ("seconds", "how", "complete"),
+    [
+        (100.0, {"code": 1}, ""),
+        (5.0, {"code": None, "signal": 9}, ""),
+        (5.0, {"code": 1}, "out/c-9"),
+    ],
+)
+def test_a_checkpoint_is_not_skipped_after_an_attempt_that_trained_or_was_killed(
+    seconds: float, how: dict[str, Any], complete: str
+) -> None:
+    run = begun_from_checkpoints(40, 80)
+    run.ends("abc", [rank("RuntimeError: x", **how)], seconds=seconds, complete=complete)
+    run.at(200.0, "abcx")
+    run.clears("abcx", run.kept)
+    line = None
+    for later in range(204, 260, 4):
+        line = run.at(float(later), "abcx") or line
+    assert line and (line.checkpoint, line.skipped) == ("out/c-80", [])
 
 
 def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:

@@ -66,6 +66,19 @@ def test_what_a_restart_does_not_change_is_not(facts: list[dict[str, Any]]) -> N
     assert not restart_policy.classify_ending(facts, 300.0)["again"]
 
 
+@pytest.mark.parametrize(
+    ("path", "again"),
+    [
+        ("/work/out/c-80/optim.json", True), ("out/optim.pt", True), ("/work/out/optim.pt", True),
+        ("/work/data.csv", False), ("out/other.csv", False), ("/elsewhere/out/optim.pt", False),
+    ],
+)  # fmt: skip
+def test_a_missing_file_of_a_checkpoint_may_be_there_next_time(path: str, again: bool) -> None:
+    test = restart_policy.make_path_test({"/work"}, ["out/*.pt"], "out/c-80")
+    fact = rank(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'")
+    assert restart_policy.classify_ending([fact], 5.0, test)["again"] is again
+
+
 def test_memory_that_ran_out_at_once_runs_out_again() -> None:
     killed = rank(code=None, signal=9, hints=["oom-rank"])
     assert not restart_policy.classify_ending([killed], 20.0)["again"]

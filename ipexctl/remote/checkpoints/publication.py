@@ -194,7 +194,10 @@ class Publication:
         is_waiting = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
         return self.ended or not (self.current or is_waiting)
 
-    def end(self, patterns):
+    def end(self, patterns, is_idle=True):
+        """Note what is not complete. `is_idle`: nothing was being copied."""
+        if not is_idle:
+            self.note("the last checkpoint has no second copy: a host that keeps it was too slow")
         if not self.seen:
             self.note("no checkpoint: no file of the ranks matches %s" % " ".join(patterns))
 

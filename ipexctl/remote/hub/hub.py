@@ -22,6 +22,7 @@ STOP_WAIT = 8.0  # seconds for the last messages of the other hosts
 LAST_WORD = 2.0  # seconds for the hub to receive the last message
 LAST_LOOKS = 8.0  # seconds for hosts to find the last checkpoint: four looks
 LAST_COPY = 60.0  # seconds for it to be copied
+UNCOPIED = "%s was lost after all ranks had ended with 0 (%s): the last checkpoint may have no copy"
 FROZEN = "it was frozen for %.0f s"
 GONE = 2.0  # seconds until a host counts as lost once another sign says so
 ENDED = "the supervisor of the run was killed there, or the host shut down"
@@ -113,10 +114,10 @@ class Hub:
         if not (self.judge.over and copies) or self.hurried:
             return bool(self.judge.over)
         self.over_since = self.over_since or now
-        seconds = now - self.over_since
-        is_over = seconds > LAST_COPY or (seconds > LAST_LOOKS and self.checkpoints.is_idle())
+        seconds, is_idle = now - self.over_since, self.checkpoints.is_idle()
+        is_over = seconds > LAST_COPY or (seconds > LAST_LOOKS and is_idle)
         if is_over:
-            self.checkpoints.end(copies)
+            self.checkpoints.end(copies, is_idle)
         return is_over
 
     def collect_events(self):
@@ -297,7 +298,11 @@ class HubSpoke:
             why = "no message from it for %.0f s" % silence
         elif self.link.absent(self.hub) > GONE:
             why = ENDED
-        if why:  # only this host can record it here
+        if why and host == self.hub and self.supervisor.succeeded:
+            text = UNCOPIED % (self.hub, why)
+            self.supervisor.note_facts([run_events.Noted(text).document()])
+            self.supervisor.stop(text)
+        elif why:  # only this host can record it here
             self.supervisor.note_facts([run_events.make_host_fact(host, run_events.HostLost(why))])
             self.supervisor.stop("%s was lost: %s" % (host, why))
 

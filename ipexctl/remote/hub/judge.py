@@ -212,6 +212,8 @@ class Judge:
             self.order(host, hub_orders.RankNoted(rank))
             if self.all_ended():
                 self.set_deadline(now + END_WAIT)
+            if self.is_success() and not self.decided:
+                self.fact(run_events.RanksSucceeded())
             return
         if not self.asked:  # else the deadline of the request holds
             self.set_deadline(now + FAIL_GRACE)

@@ -87,7 +87,9 @@ class Part:
             if "ended" in record and not self.facts and not judge.is_rank_failure(record["how"]):
                 self.unfinished.discard(record["ended"])
             if isinstance(fact, dict) and fact.get("event") == "over":
-                self.well = fact.get("well") is True
+                self.well = self.well or fact.get("well") is True
+            elif isinstance(fact, dict) and fact.get("event") == run_events.RanksSucceeded.event:
+                self.well = self.well or not self.facts
             elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
                 self.take_checkpoint(fact)
             elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:

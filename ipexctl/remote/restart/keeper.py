@@ -437,6 +437,8 @@ class Keeper:
         part = self.part
         if part is not None:
             part.look(now)
+        if part is not None and part.well and self.state.succeeded != part.attempt:
+            self.set_state("succeeded", part.attempt)
         if part is not None and part.ended and not part.reported:
             part.reported = True
             self.set_state("over", part.end())

@@ -9,6 +9,7 @@ from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
     AttemptRuns,
+    AttemptSucceeded,
     QueuedRun,
     RunEnded,
     StopNoted,
@@ -83,6 +84,10 @@ class Leader:
         parts = {host: state.over for host, state in states.items() if state.over}
         parts = {host: part for host, part in parts.items() if part.attempt == record.number}
         reports = [parts[host] for host in self.names if host in parts]
+        if record.succeeded == record.number:
+            return self.in_success(now, set(record.hosts) & (reached - set(parts)), reports)
+        if any(state.succeeded == record.number for state in states.values()):
+            return AttemptSucceeded(record.number)
         # what ended the attempt after its last rank had ended with 0 does not count
         finished = all(host in parts and parts[host].finished for host in record.hosts)
         if finished or any(report.well for report in reports):
@@ -99,6 +104,14 @@ class Leader:
         if not awaited or now - self.first_report > GATHER:
             return self.end_attempt(parts, reached, now)
         return None
+
+    def in_success(self, now, awaited, reports):
+        """Return the end of the run when no host copies its last checkpoint any more. `awaited`:
+        hosts that have not ended their part."""
+        if reports and self.first_report is None:
+            self.first_report = now
+        is_late = self.first_report is not None and now - self.first_report > BEGIN
+        return RunEnded("done", True) if is_late or not awaited else None
 
     def end_attempt(self, parts: "dict[str, PartOver]", reached, now):
         """Return the AttemptEnded line, from the reports of hosts that have ended their part."""

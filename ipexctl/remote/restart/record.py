@@ -6,6 +6,7 @@ from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
     AttemptRuns,
+    AttemptSucceeded,
     Leads,
     RecordLine,
     RunEnded,
@@ -24,6 +25,7 @@ class RestartRecord:
         self.attempts = []  # type: list[AttemptBegins]
         self.endings = []  # type: list[AttemptEnded]  # one for each attempt that has ended
         self.running = 1 if hosts else 0
+        self.succeeded = 0  # the attempt of which all ranks have ended with 0
         self.stopped = ""
         self.end = None  # type: RunEnded | None
         self.complete = ""  # the last checkpoint that is known to be complete
@@ -46,6 +48,8 @@ class RestartRecord:
             return self.phase() == "begin" and line.running == self.number
         if isinstance(line, AttemptEnded):
             return self.phase() in ("begin", "watch") and line.ended == self.number
+        if isinstance(line, AttemptSucceeded):
+            return self.phase() == "watch" and self.succeeded < line.succeeded == self.number
         return not (isinstance(line, StopNoted) and self.stopped)
 
     def fold(self, line: RecordLine):
@@ -57,6 +61,8 @@ class RestartRecord:
             self.order = tuple(line.order) or self.order
         elif isinstance(line, AttemptRuns):
             self.running = line.running
+        elif isinstance(line, AttemptSucceeded):
+            self.succeeded = line.succeeded
         elif isinstance(line, AttemptEnded):
             self.endings.append(line)
             if line.complete:

@@ -98,7 +98,8 @@ class RunNotices:
 
 def describe_end(fact, succeeded=False):
     """Return how a run ended: its state and the cause. `fact`: the one that ended it, or None."""
-    if fact is None:
+    if fact is None or fact.get("event") == run_events.RanksSucceeded.event:
+        succeeded = succeeded or fact is not None
         return ("done", "") if succeeded else ("failed", "")
     event, host = fact.get("event"), fact.get("host")
     if event == "lost":

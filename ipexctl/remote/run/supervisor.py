@@ -76,6 +76,7 @@ class Supervisor:
         self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
         self.busy_since = None  # when the main thread began its current order
+        self.succeeded = False  # all ranks of the run have
         self.stopped = ""  # why the run ends here
         self.ending_since = None  # when that was decided
         self.over = False
@@ -216,6 +217,8 @@ class Supervisor:
     def note_facts(self, facts):
         """Record what the hub says about the run."""
         decisive = any(judge.is_decisive(fact) for fact in facts)
+        if any(fact.get("event") == run_events.RanksSucceeded.event for fact in facts):
+            self.succeeded = True
         for number, fact in enumerate(facts, 1):
             self.add({"fact": fact}, sync=decisive and number == len(facts))
         self.notices.take_facts(facts)

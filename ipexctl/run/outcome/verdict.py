@@ -165,7 +165,7 @@ def _verdict_of_fact(fact: HubRecord, ranks: int) -> Verdict | None:
             return Verdict(EXIT_MPIRUN, "mpirun", f"{host}: {why}")
         case run_events.Broken(problem):
             return Verdict(EXIT_HOST_FAILED, "host-failed", f"{host}: {problem}")
-        case run_events.Over(well=True):
+        case run_events.RanksSucceeded() | run_events.Over(well=True):
             return Verdict(EXIT_OK, "ranks", "")
         case run_events.Over():
             return Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
