@@ -67,6 +67,7 @@ class QueuePlace(Message):
     before: "list[QueuedRun]"  # runs that wait for its CPUs longer
     using: "list[Line]"  # runs that have its CPUs
     claimed: bool  # this run has them
+    lacks: "Line" = ""  # what was removed from the host since the run was queued
 
 
 class HostReport(Message):
@@ -115,7 +116,7 @@ class KeeperOrder(Message):
     end: "RunEnded | None" = None
     begin: "BeginPart | None" = None
     hub: "tuple[str, int] | None" = None  # where it listens
-    queue: str = WAITS
+    queue: str = ""  # "": as before
 
 
 # --- between keepers -----------------------------------------------------------------------------

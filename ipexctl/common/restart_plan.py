@@ -14,7 +14,10 @@ class RestartPlan(Message):
 
     run_id: str  # of the first attempt
     hosts: "list[str]"  # spares last
-    first: "list[str]"  # the hosts of the first attempt
+    # the hosts of the first attempt; with --queue, it takes the first of them that are free, as
+    # many as `ranks` has
+    first: "list[str]"
+    ranks: "list[int]"  # on each host of an attempt with so many hosts, in order
     places: "list[tuple[str, str, int]]"  # the voters: host, address and port of its keeper
     restarts: int  # --restarts
     least: int  # --min-hosts
@@ -35,6 +38,7 @@ class RestartHost(Message):
     line: str  # of the machinefile
     address: str  # rendezvous of the ranks if rank 0 is here
     port: int
+    peer: str  # where the other hosts reach this one, also if it is the only one with ranks
     shown: "dict[str, Any]"  # for those who attach
 
 
@@ -55,5 +59,13 @@ class VoterPlan(RestartPlan):
 
     common: RestartCommon
     host_plans: "dict[str, RestartHost]"
+    sized_plans: "list[RestartHost]" = []  # with other numbers of ranks that are in `ranks`
 
     _keys = {"host_plans": "sheets"}
+
+    def find_plans(self, hosts: "list[str]") -> "list[RestartHost]":
+        """Return the plan of each host of an attempt."""
+        counts = self.ranks if len(self.ranks) == len(hosts) else [0] * len(hosts)
+        sized = {(plan.asked.host, len(plan.asked.ranks)): plan for plan in self.sized_plans}
+        wanted = [sized.get((name, counts[index])) for index, name in enumerate(hosts)]
+        return [plan or self.host_plans[hosts[index]] for index, plan in enumerate(wanted)]

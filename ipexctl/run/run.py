@@ -42,7 +42,13 @@ from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.ranks_per_host import fit_rank_count
 from ipexctl.run.prepare_hosts import call_every_host, note_borrowed_envs, prepare_host
-from ipexctl.run.run_plan import add_shares, choose_run_network, make_run_plan, make_run_request
+from ipexctl.run.run_plan import (
+    add_shares,
+    choose_run_network,
+    make_run_plan,
+    make_run_request,
+    plan_candidates,
+)
 from ipexctl.run.run_script import Script, move_refused_first, new_run_id, read_script
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.event_notifier import EventNotifier
@@ -154,16 +160,16 @@ class _Run:
             nodes = self._choose_network(nodes)
             first = self._add_shares([node for host, node in nodes.items() if host not in spares])
             plan = self._plan_run(first, self.options)
+            wide = plan_candidates(plan, first, self.options, self._plan_run)
         for dataset in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {dataset.name}: {dataset}")
         line_filter.require_selected_ranks(choice, plan)
         by_name = {host.name: host for host in agents}
-        used = [by_name[host.host] for host in plan.hosts]
-        start_keepers.review_restarts(
-            self.options, self.script, len(used), len(spares), self.painter.note
-        )
+        used = [by_name[host.host] for host in wide.hosts]
+        count = len(plan.hosts), len({*used, *spares}) - len(plan.hosts)
+        start_keepers.review_restarts(self.options, self.script, *count, self.painter.note)
         with trace.span("preflight"):
-            self._run_preflight(plan, {host: nodes[host] for host in used})
+            self._run_preflight(wide, {host: nodes[host] for host in used})
         resumed = self._find_checkpoint()
         self.painter.planned(self.run_id, plan)
         if self.options.detach:  # the user may be away when it ends
@@ -179,8 +185,8 @@ class _Run:
         if resumed:
             self._lay_out_checkpoint(resumed, nodes, sent)
         records = AttemptFolders(None if self.options.trial else Path.cwd(), name=self.options.name)
-        keys = self._make_link_keys(plan, spares)
-        orders = self._compose_orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
+        keys = self._make_link_keys(wide, spares)
+        orders = self._compose_orders(plan, wide, keys, nodes, resumed)
         if self.options.kept:
             work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
             planned = self._add_shares([nodes[host] for host in (*used, *spares)])
@@ -325,8 +331,9 @@ class _Run:
         return resumed
 
     def _compose_orders(
-        self, plan: LaunchPlan, keys: Keys, nodes: Mapping[Host, PlannedHost], resumed: str = ""
-    ) -> Orders:
+        self, plan: LaunchPlan, wide: LaunchPlan, keys: Keys, nodes: Mapping[Host, PlannedHost],
+        resumed: resume_run.Resumed | None,
+    ) -> Orders:  # fmt: skip
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -341,8 +348,8 @@ class _Run:
                 for name, datasets in self.held.items()
             },
             keys=keys,
-            resumed=resumed,
-            inputs=self._collect_inputs(plan, nodes),
+            resumed=resumed.checkpoint.name if resumed else "",
+            inputs=self._collect_inputs(wide, nodes),
         )
 
     def _collect_inputs(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> Inputs:
@@ -369,7 +376,7 @@ class _Run:
         folder = self.script.project.folder
         return {
             "name": self.options.name,
-            "hosts": [host.host for host in plan.hosts],
+            "hosts": list(plan.candidates) or [host.host for host in plan.hosts],
             "ranks": plan.world_size,
             "command": quoting.quote(plan.argv),
             "by": project_of(folder).by,

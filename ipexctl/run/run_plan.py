@@ -68,6 +68,19 @@ def make_run_plan(
     return plan
 
 
+def plan_candidates(
+    plan: LaunchPlan,
+    nodes: Sequence[PlannedHost],
+    options: RunOptions,
+    make_plan: Callable[[Sequence[PlannedHost], RunOptions], LaunchPlan],
+) -> LaunchPlan:
+    """Return a plan with ranks on every host that the run may have: what is sent, checked and
+    recorded before it is known which of them it takes."""
+    if not plan.candidates:
+        return plan
+    return make_plan(nodes, replace(options, n=None, ppn=len(plan.hosts[0].ranks)))
+
+
 def was_tuned(plan: LaunchPlan) -> bool:
     return rate_cache.recall_rates(rate_cache.TUNED, _tuned_mark(plan)) is not None
 
@@ -93,4 +106,5 @@ def make_run_request(options: RunOptions, script: Script) -> RunRequest:
         roots=script.roots,
         compress=options.compress,
         configured=options.configured,
+        queue=options.queue,
     )

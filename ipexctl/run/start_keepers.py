@@ -59,7 +59,8 @@ def add_spares(target: Target, options: RunOptions) -> Target:
 def review_restarts(
     options: RunOptions, script: Script, hosts: int, spares: int, note: Note
 ) -> None:
-    """Check the options. `hosts`: number of hosts of the first attempt. Raise InputError."""
+    """Check the options. `hosts`: number of hosts of the first attempt; `spares`: of those beside
+    them. Raise InputError."""
     if not options.restarts:
         return
     if (options.min_hosts or 0) > hosts:
@@ -89,21 +90,23 @@ def prepare_keepers(
 ) -> Orders:  # fmt: skip
     """Return the orders with which the hosts' keepers begin; spares stand by once this returns, and
     all hosts of a run that is queued.
-    `nodes`: the hosts of the first attempt, then the spares."""
-    original = orders.options
-    ppn = len(orders.plan.hosts[0].ranks) if original.n or original.ppn else None
-    options = replace(original, n=None, ppn=ppn)
+    `nodes`: the hosts that the first attempt may have, then the spares."""
+    original, first = orders.options, orders.plan.hosts
+    ppn = len(first[0].ranks) if original.n or original.ppn else None
 
-    def orders_on(chosen: Sequence[PlannedHost]) -> Orders:
-        return replace(orders, plan=plan(chosen, options), keys={}, resumed="")
+    def orders_on(chosen: Sequence[PlannedHost], ranks: int | None = None) -> Orders:
+        options = replace(original, n=None, ppn=ranks or ppn)
+        return replace(orders, plan=plan(chosen, options), options=options, keys={}, resumed="")
 
     clock = nodes[0].facts.clock  # which all that queue a run there have in common
     queued = time.time() + (clock.offset if clock else 0.0) if original.queue else 0.0
     plans = compose_restart_plans(orders, nodes, work, orders_on, queued)
-    starting = set() if queued else {host.host for host in orders.plan.hosts}
+    starting = set() if queued else {host.host for host in first}
     spares = [node.host for node in nodes if node.host.name not in starting]
     if spares:
-        everywhere = replace(orders, plan=plan(nodes, options), restart_plans=plans)
+        everywhere = replace(orders, plan=orders_on(nodes).plan, restart_plans=plans)
+        if orders.plan.candidates:
+            everywhere = replace(everywhere, about={**orders.about, "any_of": len(first)})
         _start_spares(fleet, spares, everywhere, work)
     return replace(orders, restart_plans=plans)
 

@@ -29,7 +29,8 @@ BASE = "20261127-100000-abcdef"
 def keeper(tmp_path: Path) -> Iterator[Keeper]:
     """It leads; no host but this one has a keeper."""
     plan = VoterPlan(
-        run_id=BASE, hosts=["a", "b"], first=["a", "b"], places=[("a", "127.0.0.1", 0)],
+        run_id=BASE, hosts=["a", "b"], first=["a", "b"], ranks=[1, 1],
+        places=[("a", "127.0.0.1", 0)],
         restarts=3, least=1, lease=30.0, kept=True, without="wait", queued=0.0,
         common=restart_common(BASE), host_plans={},
     )  # fmt: skip

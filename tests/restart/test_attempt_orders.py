@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,17 +22,26 @@ FOUR = (*THREE, node("node04"))
 OPTIONS = RunOptions("train.py", restarts=3, spares=("node04",))
 
 
-def plan(nodes: Sequence[PlannedHost], run_id: str = BASE) -> LaunchPlan:
-    return launch_plan.make_launch_plan(nodes, RunRequest(("train.py",), ppn=2), run_id)
+def plan(nodes: Sequence[PlannedHost], run_id: str = BASE, **asked: Any) -> LaunchPlan:
+    request = RunRequest(("train.py",), **(asked or {"ppn": 2}))
+    return launch_plan.make_launch_plan(nodes, request, run_id)
 
 
 def orders(made: LaunchPlan) -> Orders:
     return Orders(made, made.run_id, OPTIONS, about={"command": "train.py"})
 
 
-def restart_plans() -> dict[str, RestartPlan]:
+def restart_plans(**asked: Any) -> dict[str, RestartPlan]:
+    """`asked`: the ranks of a queued run, which may be on any of the four hosts."""
     work = {node.host.name: ("/work", "") for node in FOUR}
-    return compose_restart_plans(orders(plan(THREE)), FOUR, work, lambda nodes: orders(plan(nodes)))
+    first = plan(FOUR, queue=True, **asked) if asked else plan(THREE)
+    ppn = len(first.hosts[0].ranks)
+
+    def orders_on(nodes: Sequence[PlannedHost], ranks: int | None = None) -> Orders:
+        made = orders(plan(nodes, ppn=ranks or ppn))
+        return replace(made, options=replace(OPTIONS, ppn=ranks or ppn))
+
+    return compose_restart_plans(orders(first), FOUR, work, orders_on)
 
 
 def of_voter(name: str) -> VoterPlan:
@@ -40,12 +51,14 @@ def of_voter(name: str) -> VoterPlan:
 
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (0, 3, 2), (3, 1, 2), (1, 2)])
 def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, ...]) -> None:
-    given = of_voter("node01")
+    check_orders(of_voter("node01"), chosen, plan([FOUR[i] for i in chosen], SECOND))
+
+
+def check_orders(given: VoterPlan, chosen: tuple[int, ...], expected_plan: LaunchPlan) -> None:
     names = [FOUR[i].host.name for i in chosen]
-    host_plans = [given.host_plans[name] for name in names]
-    composed = attempt_orders.compose_orders(given.common, host_plans, 2)
+    composed = attempt_orders.compose_orders(given.common, given.find_plans(names), 2)
     made = {order.host: order.document() for order in composed}
-    wanted = orders(plan([FOUR[i] for i in chosen], SECOND))
+    wanted = orders(expected_plan)
     assert list(made) == names
     for name in names:
         asked, expected = made[name], wanted.compose_start_order(name, "/work").document()
@@ -54,6 +67,27 @@ def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, .
         assert asked.pop("about")["hosts"] == names
         expected.pop("about")
         assert asked == {**expected, "host": name}
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        ({"n": 1}, (2,)),  # one host uses no network
+        ({"n": 3}, (0, 2, 3)),
+        ({"n": 5, "ppn": 2}, (1, 2, 3)),  # the last one has one rank
+        ({"n": 6}, (0, 1, 2, 3)),  # two, two, one and one
+    ],
+)
+def test_a_queued_run_has_the_orders_of_a_plan_on_the_hosts_that_are_free(
+    asked: dict[str, int], chosen: tuple[int, ...]
+) -> None:
+    plans = restart_plans(**asked)
+    given = VoterPlan.read(plans["node01"].document())
+    assert given.first == ["node01", "node02", "node03", "node04"]
+    wanted = plan([FOUR[i] for i in chosen], SECOND, **asked)
+    assert given.ranks == [len(host.ranks) for host in wanted.hosts]
+    check_orders(given, chosen, wanted)
+    assert all(plan.peer != "127.0.0.1" for plan in given.host_plans.values())
 
 
 def test_the_checkpoint_is_a_variable_of_each_rank() -> None:

@@ -142,7 +142,7 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
         record=types.SimpleNamespace(end=None, attempts=[1]), leader=None, name="a",
         end_part=done.append,
         note_record=lambda: None, look_at_part=lambda now: None, speak=lambda now, there: None,
-        look_at_queue=lambda now: None,
+        look_at_queue=lambda now: None, is_last_attempt=lambda: False,
     )  # fmt: skip
     keeper.look_for_leader = lambda now: Keeper.look_for_leader(keeper, now)
     for now[0] in (100.2, 125.0, 126.0, 128.0):  # it is frozen for 25 s

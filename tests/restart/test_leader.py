@@ -12,6 +12,7 @@ from ipexctl.common.attempt_record import (
     AttemptRuns,
     AttemptSucceeded,
     Leads,
+    QueuedRun,
     RecordLine,
     RunEnded,
     StopNoted,
@@ -45,6 +46,7 @@ def host_plan(name: str) -> RestartHost:
         line="",
         address=f"10.0.0.{ord(name)}",
         port=20000,
+        peer=f"10.0.0.{ord(name)}",
         shown={"name": name, "ranks": [[0, 0, "0", None]]},
     )
 
@@ -55,6 +57,7 @@ class RestartedRun:
     def __init__(self, first: str = "abc", every: str = "abcx", **more: Any) -> None:
         self.told = VoterPlan(
             run_id="20260101-000000-000001", hosts=[*every], first=[*first], places=[],
+            ranks=[1] * len(first),
             restarts=3, least=len(first), lease=LEASE, kept=False, without="wait", queued=0.0,
             common=restart_common("20260101-000000-000001"),
             host_plans={name: host_plan(name) for name in every},
@@ -88,13 +91,18 @@ class RestartedRun:
     def begins(self, names: str) -> None:
         self.says(names, ready=PartReady(self.record.number, 40000))
 
-    def waits_at(self, names: str, *, using: Sequence[str] = (), claimed: bool = False) -> None:
-        self.says(names, place=QueuePlace([], [*using], claimed))
+    def waits_at(
+        self, names: str, *, using: Sequence[str] = (), claimed: bool = False,
+        before: Sequence[int] = (), lacks: str = "",
+    ) -> None:  # fmt: skip
+        """`before`: the places of earlier runs."""
+        runs = [QueuedRun(since, f"run-{since}", "ann") for since in before]
+        self.says(names, place=QueuePlace(runs, [*using], claimed, lacks))
 
     def queue(self) -> str:
-        orders = {order.queue for order in self.leader.orders(self.mine).values()}
-        assert len(orders) == 1
-        return orders.pop()
+        """Return the one order of all hosts, or those of the hosts in order."""
+        orders = [order.queue for order in self.leader.orders(self.mine).values()]
+        return orders[0] if len({*orders}) == 1 else " ".join(orders)
 
     def ordered(self, kind: str) -> str:
         orders = self.leader.orders(self.mine)
@@ -518,14 +526,15 @@ def test_reports_are_gathered_for_a_while() -> None:
 def test_a_queued_run_begins_when_it_has_its_cores_on_all_hosts() -> None:
     run = RestartedRun(queued=5.0)
     run.waits_at("ab")
-    assert (run.at(1.0, "bcx"), run.queue()) == (None, "left")
+    assert (run.at(1.0, "bcx"), run.queue()) == (None, "")  # the others may report at once
+    assert (run.at(4.0, "bcx"), run.queue()) == (None, "left")
     assert run.leader.waits == "place 1 in the queue; not reached: c, x"
     run.waits_at("cx")
-    assert (run.at(2.0, "bcx"), run.queue()) == (None, "claims")
+    assert (run.at(5.0, "bcx"), run.queue()) == (None, "claims")
     run.waits_at("abc", claimed=True)
-    assert run.at(3.0, "bcx") is None
+    assert run.at(6.0, "bcx") is None
     run.waits_at("x", claimed=True)
-    line = run.at(4.0, "bcx")
+    line = run.at(7.0, "bcx")
     assert line and (line.attempt, line.hosts) == (1, ["a", "b", "c"])
     assert (run.ordered("begin"), run.queue()) == ("abc", "claims")
 
@@ -538,6 +547,88 @@ def test_a_queued_run_gives_its_cores_up_if_another_one_was_faster_on_a_host() -
     run.waits_at("c", using=["run-7 of ann"])
     assert (run.at(2.0, "bcx"), run.queue()) == (None, "waits")
     assert run.leader.waits == "place 1 in the queue; on its cores: run-7 of ann"
+
+
+def any_of(count: int, **more: Any) -> RestartedRun:
+    """A queued run that needs so many of the hosts a, b, c, d."""
+    run = RestartedRun("abcd", "abcd", queued=5.0, ranks=[1] * count, **more)
+    run.waits_at("abcd")
+    return run
+
+
+def test_a_queued_run_takes_the_first_hosts_that_are_free_and_gives_the_others_up() -> None:
+    run = any_of(2)
+    run.waits_at("ac", using=["run-7 of ann"])
+    assert (run.at(1.0, "bcd"), run.queue()) == (None, "waits claims waits claims")
+    run.waits_at("b", claimed=True)
+    run.waits_at("a")  # another host is free now: those that it claims stay
+    assert (run.at(2.0, "bcd"), run.queue()) == (None, "waits claims waits claims")
+    run.waits_at("d", claimed=True)
+    line = run.at(3.0, "bcd")
+    assert line and line.hosts == ["b", "d"]
+    assert (run.ordered("begin"), run.queue()) == ("bd", "left claims left claims")
+
+
+def test_a_queued_run_that_was_not_the_fastest_on_a_host_takes_another_one() -> None:
+    run = any_of(1)
+    run.at(1.0, "bcd")
+    assert run.queue() == "claims waits waits waits"
+    run.waits_at("a", using=["run-7 of ann"])
+    assert (run.at(2.0, "bcd"), run.queue()) == (None, "waits claims waits waits")
+    run.waits_at("b", claimed=True)
+    line = run.at(3.0, "bcd")
+    assert line and line.hosts == ["b"]
+
+
+def test_a_queued_run_waits_on_all_its_hosts_while_too_few_are_free() -> None:
+    run = any_of(2)
+    run.waits_at("ab", using=["run-7 of ann"])
+    run.waits_at("c", before=[4, 3])
+    run.waits_at("d")
+    assert (run.at(1.0, "bcd"), run.queue()) == (None, "waits")
+    assert run.leader.waits == (
+        "place 3 in the queue; before it: run-3 of ann, run-4 of ann; on its cores: run-7 of ann"
+    )
+
+
+def test_hosts_that_are_away_or_lack_the_environment_are_left_out() -> None:
+    run = any_of(2)
+    run.waits_at("b", lacks="its environment was removed")
+    assert (run.at(4.0, "bd"), run.queue()) == (None, "claims left left claims")
+    run = any_of(3)
+    run.waits_at("b", lacks="its environment was removed")
+    assert (run.at(4.0, "bd"), run.queue()) == (None, "left")  # later runs go first
+    away = "place 1 in the queue; not reached: c; b: its environment was removed"
+    assert run.leader.waits == away
+
+
+def test_a_queued_run_that_could_not_begin_on_a_host_takes_another_one() -> None:
+    run = any_of(1, restarts=0)
+    run.waits_at("a", claimed=True)
+    assert run.at(1.0, "bcd")
+    assert run.ordered("begin") == "a"
+    run.says("a", failed=PartFailed(1, "no space"))
+    run.at(2.0, "bcd")
+    run.clears("bcd")
+    assert run.at(3.0, "bcd") is None  # a may have ranks
+    run.clears("a")
+    assert (run.at(4.0, "bcd"), run.queue()) == (None, "left claims waits waits")
+    run.waits_at("b", claimed=True)
+    line = run.at(5.0, "bcd")
+    assert line and (line.attempt, line.hosts, line.why) == (2, ["b"], "a: no space")
+    run.begins("b")
+    assert run.at(6.0, "bcd") == AttemptRuns(2)
+
+
+def test_a_queued_run_that_no_host_can_begin_is_over() -> None:
+    run = any_of(4, restarts=0)
+    run.waits_at("abcd", claimed=True)
+    run.at(1.0, "bcd")
+    run.says("a", failed=PartFailed(1, "no space"))
+    run.at(2.0, "bcd")
+    run.clears("abcd")
+    line = run.at(3.0, "bcd")
+    assert isinstance(line, RunEnded) and line.end.startswith("a: no space")
 
 
 def test_a_queued_run_that_is_stopped_ends_without_an_attempt() -> None:

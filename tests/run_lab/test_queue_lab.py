@@ -72,6 +72,36 @@ def test_runs_wait_for_the_cores_in_the_order_in_which_they_came(runner, tmp_pat
     assert [cluster.row(name)["ranks_started"] for name in (first, second_run, third)] == [3, 0, 3]
 
 
+WAITS_FOR = """
+import os, time
+print("on", os.uname().nodename, os.environ["MASTER_ADDR"], flush=True)
+while not os.path.exists(os.path.expanduser("~/go")):
+    time.sleep(0.1)
+"""
+
+
+def test_runs_on_fewer_hosts_than_there_are_begin_on_those_that_are_free(runner, tmp_path):
+    cluster, host_names = Cluster(runner, tmp_path / "two"), ("node01", "node02", "node03")
+    runs = [cluster.queue("-n", "1", script=WAITS_FOR) for _ in range(4)]
+    for run_id in runs[:3]:
+        assert cluster.comes_to(run_id, "running")
+    taken = [cluster.row(run_id)["hosts"] for run_id in runs[:3]]
+    assert sorted(taken) == [[name] for name in host_names]
+    assert cluster.comes_to(runs[3], "queued", "place 1 in the queue; on its cores: ")
+    assert cluster.row(runs[3])["hosts"] == [*host_names]
+    (free,) = taken[1]  # the first host that gets free
+    home = runner.lab.run_in(free, ["/bin/sh", "-c", "echo $HOME"], user="trainer").stdout.strip()
+    runner.lab.run_in(free, ["touch", f"{home}/go"], user="trainer")
+    assert cluster.comes_to(runs[1], "done")
+    assert cluster.comes_to(runs[3], "done")
+    assert cluster.row(runs[3])["hosts"] == [free]
+    assert f"on {free} 127.0.0.1" in cluster.call("logs", runs[3])
+    for run_id in (runs[0], runs[2]):
+        cluster.call("stop", run_id)
+    assert cluster.comes_to(runs[2], "stopped")
+    runner.lab.run_in(free, ["rm", f"{home}/go"], user="trainer")
+
+
 def test_a_queued_run_whose_command_was_killed_begins(runner, tmp_path):
     cluster = Cluster(runner, tmp_path / "two")
     run = runner.start("-n", "1", "-l", "node02", str(runner.script(SLEEP)))

@@ -31,6 +31,7 @@ from ipexctl.common.keeper_messages import (
     Mine,
     Ordered,
     PartFailed,
+    PartOver,
     PartReady,
     Vote,
 )
@@ -45,7 +46,14 @@ from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.restart import core_queue, guardian_starter, keeper_notices, leader, voters
+from ipexctl.remote.restart import (
+    core_queue,
+    guardian_starter,
+    keeper_notices,
+    leader,
+    restart_policy,
+    voters,
+)
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
@@ -329,7 +337,7 @@ class Keeper:
         for line in filter(None, map(RecordLine.any_of, new_lines)):
             self.record.fold(line)
         part, cleared = self.part, self.state.cleared
-        if self.queue is not None:
+        if self.queue is not None and order.queue:
             self.queue.order = order.queue
         if order.end:
             self.end_part("the run has ended")
@@ -355,8 +363,19 @@ class Keeper:
         if (self.alone or self.record.end) and (self.part is None or self.part.ended):
             order = LEFT
         place = self.queue.follow(order, now)
+        if place is not None:
+            place = place.replace(lacks=self.find_missing())
         if place not in (None, self.state.place):
             self.set_state("place", place)
+
+    def find_missing(self):
+        """Return what a queued run needs and this host has no more, "" if it has all."""
+        if self.record.attempts:
+            return ""
+        pythons = {rank.argv[0] for rank in self.order.ranks}
+        if not all(map(os.path.exists, pythons)):
+            return "its environment was removed"
+        return "" if os.path.isdir(self.order.cwd) else "the project's copy was removed"
 
     def others_know(self, now):
         """Return whether all hosts have ended, or had enough time: not all may be reached."""
@@ -375,7 +394,12 @@ class Keeper:
             self.over = True
         if not self.alone and now - self.led > self.restart_plan.lease + ALONE:
             self.alone = True
-            self.end_part(SMALLER % self.name)
+            if not self.is_last_attempt():
+                self.end_part(SMALLER % self.name)
+        if self.alone and self.is_last_attempt() and not self.state.stop:
+            if self.state.over is not None:
+                self.finish_alone(self.state.over)
+            return
         patience = LOST if self.record.attempts else FOREVER
         if self.alone and (self.state.stop or now - self.led > patience):
             by_user = bool(self.state.stop)
@@ -384,6 +408,18 @@ class Keeper:
             queued_runs.forget_order(self.folder, self.name)
             self.end_part(why)
             self.over = True
+
+    def is_last_attempt(self):
+        """Return whether ranks run here that no other host may start again: no leader is needed."""
+        runs = self.part is not None and self.record.phase() == "watch"
+        return runs and not self.restart_plan.restarts
+
+    def finish_alone(self, part: PartOver):
+        """Note the end of a run without restarts, whose other hosts are not reached."""
+        well = part.well or part.finished
+        ending = restart_policy.classify_ending(part.facts, part.seconds)
+        self.note(RunEnded("done" if well else ending["why"], well).document())
+        self.over = True
 
     def attempts(self):
         """Return {run id: number} of all attempts. Ids are derived, since they become paths."""

@@ -47,7 +47,8 @@ class Leader:
         self.at = "", 0  # the phase of the record that it has seen
         self.waits = ""  # for what, as ps shows
         self.before: "list[QueuedRun]" = []  # in the queue, in its order
-        self.queue = WAITS  # what hosts do for their CPUs, with --queue
+        self.queue: "dict[str, str]" = {}  # what each host does for its CPUs, with --queue
+        self.claiming: "list[str]" = []  # the hosts that claim theirs
         self.ended = now  # when the last attempt had ended on a host
         self.watch(now, set())
 
@@ -151,6 +152,9 @@ class Leader:
     def in_clear(self, now, reached, states: "dict[str, HostReport]"):
         """Return the line that begins the next attempt or ends the run; None while hosts clear."""
         record, ending = self.record, self.record.endings[-1]
+        if self.queues_again():
+            ended = {host for host in reached if self.has_cleared(host, states)}
+            return self.in_queue(now, reached, states) if self.is_fenced(now, ended) else None
         if record.stopped:
             return RunEnded("stopped by %s" % record.stopped, False, by_user=True)
         if not ending.again:
@@ -252,34 +256,87 @@ class Leader:
     # -- it waits for CPUs --
 
     def in_queue(self, now, reached, states: "dict[str, HostReport]"):
-        """Return the line that begins the first attempt when the run has its CPUs on all hosts.
+        """Return the line that begins an attempt when the run has its CPUs on enough hosts.
 
-        They are claimed once the run is the next one everywhere. If one host cannot, another run
-        was faster there: all give theirs up, so that no two runs wait for each other. While a host
-        is away, the others let later runs go first.
+        It takes the first hosts on which it is the next one and that are free, once they are
+        enough; the others stay in the queue until it has claimed these. If one host cannot claim,
+        another run was faster there: then it takes other hosts, or gives all up, so that no two
+        runs wait for each other. While too few hosts can be had, they let later runs go first.
         """
         if self.record.stopped:
             return RunEnded("stopped by %s" % self.record.stopped, False, by_user=True)
-        places = {host: states[host].place for host in self.names if host in states}
-        away = [host for host in self.names if host not in reached or not places.get(host)]
-        known = [place for place in places.values() if place]
-        waiting = {run for place in known for run in place.before}
-        before = sorted(waiting, key=lambda run: (run.since, run.run))
-        using = sorted({run for place in known for run in place.using})
-        self.queue = LEFT if away else WAITS if before or using else CLAIMS
-        if self.queue == CLAIMS and all(place.claimed for place in known):
-            return AttemptBegins(1, self.restart_plan.first)
-        self.before = before
-        rows = ["%s of %s" % (run.run, run.owner) for run in before]
+        if now - self.since < GATHER and not reached <= set(states):
+            return None  # the hosts do what an earlier leader ordered
+        places = self.find_usable_places(reached, states)
+        waiting = {run for place in places.values() for run in place.before}
+        self.before = sorted(waiting, key=lambda run: (run.since, run.run))
+        using = sorted({run for place in places.values() for run in place.using})
+        free = [host for host, place in places.items() if not (place.before or place.using)]
+        lacking = self.count_lacking(places)
+        chosen = [] if self.count_lacking(free) else self.choose_queued(free)
+        self.queue = dict.fromkeys(self.names, LEFT)
+        self.queue.update(dict.fromkeys([] if lacking else places, WAITS))
+        self.queue.update(dict.fromkeys(chosen, CLAIMS))
+        if chosen and all(places[host].claimed for host in chosen):
+            return self.begin_queued([host for host in chosen if host in self.restart_plan.first])
+        self.waits = self.describe_place(using, states, lacking)
+        return None
+
+    def find_usable_places(self, reached, states: "dict[str, HostReport]"):
+        """Return {host: QueuePlace} of those that can take part in the next attempt."""
+        there = [host for host in self.names if host in reached & set(states)]
+        there = [host for host in there if self.has_cleared(host, states)]
+        places = {host: states[host].place for host in there if host not in self.record.weak()}
+        return {host: place for host, place in places.items() if place and not place.lacks}
+
+    def has_cleared(self, host, states: "dict[str, HostReport]"):
+        last, cleared = self.record.cleared(), states[host].cleared if host in states else None
+        return not last or (cleared is not None and cleared.attempt == last)
+
+    def count_lacking(self, hosts):
+        """Return how many hosts are missing for an attempt on these hosts: all spares take part."""
+        spares = set(self.names) - set(self.restart_plan.first)
+        enough = len(self.restart_plan.ranks) - len(set(hosts) - spares)
+        return max(0, enough) + len(spares - set(hosts))
+
+    def choose_queued(self, free):
+        """Return the spares, and as many of the free hosts as the run needs: those that it claims
+        already, as long as they are free."""
+        first = [host for host in self.restart_plan.first if host in free]
+        count = len(self.restart_plan.ranks)
+        if not set(self.claiming) <= set(first) or len(self.claiming) != count:
+            self.claiming = first[:count]
+        return self.claiming + [host for host in free if host not in self.restart_plan.first]
+
+    def begin_queued(self, hosts):
+        record = self.record
+        why = record.endings[-1].why if record.endings else ""
+        return AttemptBegins(record.number + 1, hosts, why=why)
+
+    def describe_place(self, using, states: "dict[str, HostReport]", lacking):
+        rows = ["%s of %s" % (run.run, run.owner) for run in self.before]
         more = " and %d more" % (len(rows) - SHOWN) if len(rows) > SHOWN else ""
+        places = {host: state.place for host, state in states.items() if state.place}
+        away = [host for host in self.names if host not in self.known or host not in places]
+        lacks = ["%s: %s" % (host, place.lacks) for host, place in places.items() if place.lacks]
         texts = [
-            "place %d in the queue" % (len(before) + 1),
-            "before it: %s" % ", ".join(rows[:SHOWN]) + more if before else "",
+            "place %d in the queue" % (len(rows) + 1),
+            "before it: %s" % ", ".join(rows[:SHOWN]) + more if rows else "",
             "on its cores: %s" % ", ".join(using) if using else "",
             "not reached: %s" % ", ".join(away) if away else "",
+            *lacks,
         ]
-        self.waits = "; ".join(filter(None, texts))
-        return None
+        if lacking and not away:
+            texts.append("%d of its hosts cannot be used" % lacking)
+        return "; ".join(filter(None, texts))
+
+    def queues_again(self):
+        """Return whether a queued run whose ranks have not started goes on to its other hosts."""
+        record, plan = self.record, self.restart_plan
+        if not plan.queued or record.stopped or len(record.in_vain()) != len(record.endings):
+            return False
+        left = [host for host in plan.first if host not in record.weak()]
+        return record.endings[-1].again and len(left) >= len(plan.ranks)
 
     # -- it begins --
 
@@ -312,18 +369,29 @@ class Leader:
     def orders(self, states: "dict[str, HostReport]"):
         """Return {host: KeeperOrder}, as the record requires it."""
         record = self.record
-        number, clear = record.number, record.cleared()
-        queue = CLAIMS if record.attempts else self.queue
-        end = record.end
-        orders = {host: KeeperOrder(number, clear, end, queue=queue) for host in self.names}
+        number, clear, end = record.number, record.cleared(), record.end
+        orders = {
+            host: KeeperOrder(number, clear, end, queue=self.order_cpus(host))
+            for host in self.names
+        }
         if record.phase() == "begin":
             for begin in self.begins(states):
                 orders[begin.asked.host].begin = begin
         elif record.phase() == "watch" and self.find_port(states, record.hosts[0]) is not None:
-            address = self.restart_plan.host_plans[record.hosts[0]].address
+            address = self.restart_plan.find_plans(record.hosts)[0].address
             for host in record.hosts:
                 orders[host].hub = address, self.find_port(states, record.hosts[0])
         return orders
+
+    def order_cpus(self, host):
+        """Return what a host of a queued run does for its CPUs. Those of an attempt, and spares,
+        keep theirs until the run is over: they may be in the next one."""
+        record, plan = self.record, self.restart_plan
+        if not record.attempts or (record.phase() == "clear" and self.queues_again()):
+            return self.queue.get(host, "")
+        ran = {end.ended for end in record.endings if end.ran} | {record.number}
+        kept = {name for line in record.attempts if line.attempt in ran for name in line.hosts}
+        return CLAIMS if host in kept or host not in plan.first else LEFT
 
     def begins(self, states: "dict[str, HostReport]"):
         """Yield the BeginPart of each host of the attempt that begins."""
@@ -336,8 +404,8 @@ class Leader:
             if layout is None:
                 return  # the hosts have not told this leader yet
             for *_, givers in layout.parts:
-                givers[:] = [peer_url(plans[host].address, cleared[host].port) for host in givers]
-        chosen = [plans[host] for host in line.hosts]
+                givers[:] = [peer_url(plans[host].peer, cleared[host].port) for host in givers]
+        chosen = self.restart_plan.find_plans(line.hosts)
         laid_folders = set()
         for order in attempt_orders.compose_orders(
             self.restart_plan.common, chosen, line.attempt, line.checkpoint

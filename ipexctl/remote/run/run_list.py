@@ -95,10 +95,17 @@ def find_queued_run(lines, kept, asleep):
         "waited": True,
         "queued": asleep or (kept and not any("attempt" in line for line in lines)),
         "asleep": asleep,
-        "about": lines[0].get("about"),
+        "about": describe_queued(lines),
         "began": lines[0]["queued"],
         "format": journal.VERSION,
     }
+
+
+def describe_queued(lines):
+    """Return what is known of a queued run: its last attempt has the hosts that it took."""
+    about = lines[0].get("about")
+    hosts = [line["hosts"] for line in lines if "attempt" in line]
+    return dict(about, hosts=hosts[-1], any_of=0) if hosts and isinstance(about, dict) else about
 
 
 def summarize_attempts(documents, run):

@@ -35,9 +35,13 @@ def show_plan(planned: Planned, *, as_json: bool) -> None:
 def plan_lines(planned: Planned) -> Iterator[Text]:
     plan = planned.plan
     hosts, ranks = count(len(plan.hosts), "host"), count(plan.world_size, "rank")
-    master = plan.master
+    hosts = plan.hosts_text if plan.candidates else hosts
+    master = "" if plan.candidates else f", master {plan.master}"
     launcher = mpi.flavour_title(plan.mpi)
-    yield Text(f"{ranks} on {hosts}, {launcher}, {plan.backend}, master {master}", "bold")
+    yield Text(f"{ranks} on {hosts}, {launcher}, {plan.backend}{master}", "bold")
+    if plan.candidates:
+        first = fold([host.host for host in plan.hosts])
+        yield Text(f"It takes the first that are free; below is its plan on {first}.")
     if plan.environment:
         yield from map(Text, _wrap_text(str(plan.environment), "", "  "))
     for group in _groups(plan):

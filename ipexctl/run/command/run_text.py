@@ -9,7 +9,6 @@ from rich.text import Text
 
 from ipexctl.base.sizes import bit_rate, count, duration, fold_numbers
 from ipexctl.common.run_events import HostLoad
-from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.output.merge_lines import LineGroup
 from ipexctl.run.output.slow_rank import Slow
@@ -66,12 +65,12 @@ class Prefixes:
 
 
 def run_headline(run_id: str, plan: LaunchPlan) -> str:
-    hosts = fold([host.host for host in plan.hosts])
+    hosts = plan.hosts_text
     total = f" ({len(plan.hosts)} hosts)" if len(hosts) > 30 else ""
     backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
     return (
         f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{total}, "
-        f"{mpi.flavour_title(plan.mpi)}, {backend} at {plan.master}"
+        f"{mpi.flavour_title(plan.mpi)}, {backend}" + f" at {plan.master}" * (not plan.candidates)
     )
 
 

@@ -78,6 +78,7 @@ class About:
     cwd: str = ""  # where ranks started, below the top of what was sent
     commit: str = ""  # of the folder's Git work tree; files may have been changed since
     version: str = field(default="", metadata=VERSION)  # of ipexctl
+    any_of: int = 0  # while it is queued: it takes so many of the hosts; 0: all
 
 
 @dataclass(frozen=True)
@@ -351,7 +352,7 @@ def _merge_run(reports: tuple[RunOnHost, ...], *, is_last: bool) -> ListedRun:
         id=reports[0].run,
         about=about,
         state=end.state,
-        began=min((report.began for report in reports if report.began), default=0.0),
+        began=_find_begin(reports),
         seconds=max(report.seconds for report in end.deciding or reports),
         started=started,
         ok=ok,
@@ -362,6 +363,12 @@ def _merge_run(reports: tuple[RunOnHost, ...], *, is_last: bool) -> ListedRun:
         attempt_cause=end.attempt_cause,
         no_further=end.no_further,
     )
+
+
+def _find_begin(reports: Sequence[RunOnHost]) -> float:
+    """Return when the run was started; when it was queued, if it has not begun."""
+    begun = [report for report in reports if report.begun or not report.waited]
+    return min((report.began for report in begun or reports if report.began), default=0.0)
 
 
 # --- how a run ended, and why: all commands read it from here -------------------------------------

@@ -10,6 +10,7 @@ from ipexctl.common.addresses import host_port
 from ipexctl.facts.env_choice import EnvUsed
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.mpi_install_facts import Mpi
+from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.frameworks import Frameworks
@@ -94,6 +95,7 @@ class LaunchPlan:
     tuned: bool = False  # whether `ipexctl tune` ran here before, with these hosts
     environment: EnvUsed | None = None
     restarts: int = 0
+    candidates: tuple[str, ...] = ()  # it takes as many hosts of these, the first that are free
 
     @property
     def world_size(self) -> int:
@@ -103,6 +105,13 @@ class LaunchPlan:
     def master(self) -> str:
         """ADDRESS:PORT of rank 0."""
         return host_port(self.master_addr, self.master_port)
+
+    @property
+    def hosts_text(self) -> str:
+        if not self.candidates:
+            return fold([host.host for host in self.hosts])
+        number = f" {len(self.hosts)}" if self.hosts[1:] else ""
+        return f"any{number} of {fold(self.candidates)}"
 
     def host_of(self, rank: int) -> str:
         return next(h.host for h in self.hosts if any(p.rank == rank for p in h.ranks))
@@ -131,6 +140,7 @@ class RunRequest:
     roots: tuple[str, ...] = ()  # folders of its own packages, relative to where ranks start
     compress: str = "off"  # --compress
     configured: frozenset[str] = frozenset()  # those variables that a settings file sets
+    queue: bool = False  # --queue
 
     def origin_of(self, name: str) -> str:
         return "run.env" if name in self.configured else "--env"

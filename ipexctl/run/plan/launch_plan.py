@@ -11,7 +11,7 @@ from ipexctl.facts import usable_cores
 from ipexctl.facts.cpu_facts import CpuFacts
 from ipexctl.facts.env_choice import EnvChoice, EnvUsed
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.plan import interface_choice, port_plan, rank_variables
+from ipexctl.run.plan import interface_choice, port_plan, rank_variables, ranks_per_host
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, Prepared, RunRequest, Socket
 from ipexctl.run.plan.mpirun import machinefile_text, mpirun_command
 from ipexctl.run.plan.placement import (
@@ -64,6 +64,7 @@ def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: 
         joins=request.frameworks.joins,
         trains=request.frameworks.trains,
         environment=_common_environment(nodes),
+        candidates=ranks_per_host.find_candidates(nodes, request),
     )
 
 

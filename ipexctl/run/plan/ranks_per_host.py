@@ -42,6 +42,17 @@ def share_out(nodes: Sequence[PlannedHost], request: RunRequest) -> list[int]:
     return [each + (1 if i < extra else 0) for i in range(len(nodes))]
 
 
+def find_candidates(nodes: Sequence[PlannedHost], request: RunRequest) -> tuple[str, ...]:
+    """Return the hosts of which a queued run takes the first that are free; () if it is not queued,
+    needs all of them, or needs more or fewer of them depending on which."""
+    if not request.queue:
+        return ()
+    limits, limited_by = _rank_limits(nodes, request)
+    room = {min(limit, request.n or limit) for limit in limits} if limited_by else {1}
+    needed = sum(1 for ranks in share_out(nodes, request) if ranks)
+    return tuple(node.host.name for node in nodes) if len(room) == 1 and needed < len(nodes) else ()
+
+
 def fit_rank_count(nodes: Sequence[PlannedHost], request: RunRequest) -> int | None:
     """Return -n, limited to the capacity of these hosts."""
     limits, limited_by = _rank_limits(nodes, request)
@@ -53,13 +64,15 @@ def rank_count_notes(
 ) -> Iterator[str]:
     """Yield notes about what the user may not have meant."""
     pairs = list(zip(nodes, counts, strict=True))
-    if idle := [node.host.name for node, count in pairs if not count]:
+    any_of = find_candidates(nodes, request)
+    if (idle := [node.host.name for node, count in pairs if not count]) and not any_of:
         yield f"without ranks: {', '.join(idle)}"
     n, ppn = request.n, request.ppn
     if ppn is None:
         return
     if n is not None and n % ppn:
         last = next(node.host.name for node, count in pairs if count == n % ppn)
+        last = "the last host" if any_of else last
         yield f"-n {n} is not a multiple of -ppn {ppn}: {last} has {n % ppn} of them"
     beyond = [node.host.name for node, count in pairs if 0 < node.host.slots < count]
     if beyond:

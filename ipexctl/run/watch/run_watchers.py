@@ -122,7 +122,7 @@ class Painter:
         self.gone = False  # whether the reader of the ranks' output has gone
         self.hung_up = False  # whether that was because the terminal was closed
         self.why = "a closed stdout"
-        self._planned = ""  # the run that is shown
+        self._planned = "", ""  # the run that is shown, and its hosts if they are known
         self._full = False
         self.notifier: EventNotifier | None = None
         self.on_shown: Callable[[], None] = lambda: None
@@ -143,8 +143,9 @@ class Painter:
         self._todo.put(lambda: self.view.note(text))
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        if run_id != self._planned:  # a queued run was shown before it waited
-            self._planned = run_id
+        planned = run_id, "" if plan.candidates else plan.hosts_text
+        if planned != self._planned:
+            self._planned = planned  # a queued run was shown before it waited
             self._todo.put(lambda: self.view.planned(run_id, plan))
 
     def hide_interrupt_traces(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +20,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_inputs import Inputs
 from ipexctl.run.plan import port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
+from ipexctl.run.plan.interface_choice import choose_host_address
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from ipexctl.run.plan.mpirun import machinefile_text, rank_starter_command
 from ipexctl.stack import mpi
@@ -150,46 +152,67 @@ def _copy_same_options(kind: type[Message], options: RunOptions, *different: str
 
 def compose_restart_plans(
     first: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
-    orders_on: Callable[[Sequence[PlannedHost]], Orders], queued: float = 0.0,
+    orders_on: Callable[..., Orders], queued: float = 0.0,
 ) -> dict[str, RestartPlan]:  # fmt: skip
-    """Return what each host's keeper is told. `first`: orders of the first attempt; `nodes`: its
-    hosts, then the spares; `orders_on`: returns the orders on some nodes, that of rank 0 first.
-    `work`: where ranks start, and the mark that this folder has on all hosts that share it.
-    `queued`: when the run was queued.
+    """Return what each host's keeper is told. `first`: orders of the first attempt; `nodes`: the
+    hosts that it may have, then the spares; `orders_on`: returns the orders on some nodes, that of
+    rank 0 first, with so many ranks on each if that is given. `work`: where ranks start, and the
+    mark that this folder has on all hosts that share it. `queued`: when the run was queued.
     """
     orders = orders_on(nodes)
-    options, hosts = orders.options, [host.host for host in first.plan.hosts]
-    least = len(hosts) if options.min_hosts is None else options.min_hosts
-    leads = {
-        node.host.name: orders_on([node, *(other for other in nodes if other is not node)]).plan
+    options, counts = orders.options, [len(host.ranks) for host in first.plan.hosts]
+    peers = {
+        node.host.name: choose_host_address(node) if nodes[1:] else first.plan.master_addr
         for node in nodes
     }
-    places = [
-        (node.host.name, leads[node.host.name].master_addr, node.prepared.keeper_port)
-        for node in nodes[:VOTERS]
-    ]
     restart_plan = RestartPlan(
         run_id=orders.run_id,
         hosts=[node.host.name for node in nodes],
-        first=hosts,
-        places=places,
+        first=list(first.plan.candidates) or [host.host for host in first.plan.hosts],
+        ranks=counts,
+        places=[
+            (node.host.name, peers[node.host.name], node.prepared.keeper_port)
+            for node in nodes[:VOTERS]
+        ],
         restarts=options.restarts,
-        least=least,
+        least=len(counts) if options.min_hosts is None else options.min_hosts,
         lease=options.host_timeout,
         kept=bool(options.checkpoints),
         without=options.without_checkpoint,
         queued=queued,
     )
+
+    def compose(ranks: int | None = None) -> list[RestartHost]:
+        return list(
+            _compose_host_plans(nodes, work, partial(orders_on, ranks=ranks), counts, peers)
+        )
+
+    usual = compose()
+    sizes = {*counts} - {len(plan.asked.ranks) for plan in usual} if options.ppn else ()
     of_voters = VoterPlan(
         **vars(restart_plan),
         common=_compose_restart_common(orders, first.resumed),
-        host_plans={
-            host.host: _compose_host_plan(host, leads[host.host], orders, work[host.host])
-            for host in orders.plan.hosts
-        },
+        host_plans={plan.asked.host: plan for plan in usual},
+        sized_plans=[plan for ranks in sizes for plan in compose(ranks)],
     )
-    voters = [place[0] for place in places]
+    voters = [place[0] for place in restart_plan.places]
     return {name: of_voters if name in voters else restart_plan for name in work}
+
+
+def _compose_host_plans(
+    nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
+    orders_on: Callable[[Sequence[PlannedHost]], Orders], counts: Sequence[int],
+    peers: Mapping[str, str],
+) -> Iterator[RestartHost]:  # fmt: skip
+    """Yield the plan of each host. `counts`: the ranks on each host of the first attempt; a run on
+    one host uses no network."""
+    everywhere = orders_on(nodes)
+    for host, node in zip(everywhere.plan.hosts, nodes, strict=True):
+        others = [other for other in nodes if other is not node] if counts[1:] else []
+        leads = orders_on([node, *others])
+        alone = leads.plan.hosts[0] if not others else host
+        orders = everywhere if others else leads
+        yield _compose_host_plan(alone, leads.plan, orders, work[host.host], peers[host.host])
 
 
 def _compose_restart_common(orders: Orders, resumed: str) -> RestartCommon:
@@ -207,7 +230,7 @@ def _compose_restart_common(orders: Orders, resumed: str) -> RestartCommon:
 
 
 def _compose_host_plan(
-    host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]
+    host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str], peer: str
 ) -> RestartHost:
     """Return what one host is told regardless of the other hosts."""
     cwd, mark = work
@@ -220,5 +243,6 @@ def _compose_host_plan(
         line=machinefile_text([host], lead.mpi),
         address=lead.master_addr,
         port=lead.master_port,
+        peer=peer,
         shown=shown_plan.of_host(host),
     )
