@@ -9,8 +9,8 @@ import threading
 import types
 from pathlib import Path
 
-from ipexctl.common.attempt_record import AttemptRuns
-from ipexctl.common.keeper_messages import BeginPart, CheckpointLayout, HostReport
+from ipexctl.common.attempt_record import AttemptRuns, RunEnded
+from ipexctl.common.keeper_messages import BeginPart, CheckpointLayout, HostReport, PartOver
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.restart.attempt_part import Part
@@ -151,6 +151,30 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
     for now[0] in (129.0, 130.5):
         Keeper.turn(keeper)
     assert len(done) == 1
+
+
+def test_ranks_that_no_host_may_start_again_go_on_without_a_leader() -> None:
+    """A queued run without --restarts, on one of the hosts that it could have."""
+    done, noted, part = list[str](), list[dict](), types.SimpleNamespace()
+    keeper = types.SimpleNamespace(
+        restart_plan=types.SimpleNamespace(lease=12.0, restarts=0), led=100.0, over=False,
+        alone=False, state=HostReport(), part=part, leader=None, name="a", end_part=done.append,
+        record=types.SimpleNamespace(end=None, attempts=[1], phase=lambda: "begin"),
+        note=noted.append,
+    )  # fmt: skip
+    for name in ("is_last_attempt", "finish_alone"):
+        setattr(keeper, name, types.MethodType(getattr(Keeper, name), keeper))
+    Keeper.look_for_leader(keeper, 130.0)  # not all hosts were ready: another attempt may follow
+    assert len(done) == 1
+    keeper.record.phase, keeper.alone, done[:] = lambda: "watch", False, []
+    Keeper.look_for_leader(keeper, 5000.0)
+    assert (done, keeper.over, noted) == ([], False, [])
+    keeper.state.over = PartOver(1, True, True, [], 9.0, "")
+    Keeper.look_for_leader(keeper, 5001.0)
+    assert (done, keeper.over, noted) == ([], True, [RunEnded("done", True).document()])
+    keeper.state.over, keeper.part, keeper.over = None, None, False  # others have the ranks
+    Keeper.look_for_leader(keeper, 5002.0)
+    assert keeper.over and noted[-1]["cut_off"]
 
 
 def test_a_leader_stays_until_the_hosts_that_are_reached_have_ended_and_others_for_a_while() -> (

@@ -31,7 +31,6 @@ from ipexctl.common.keeper_messages import (
     Mine,
     Ordered,
     PartFailed,
-    PartOver,
     PartReady,
     Vote,
 )
@@ -397,8 +396,7 @@ class Keeper:
             if not self.is_last_attempt():
                 self.end_part(SMALLER % self.name)
         if self.alone and self.is_last_attempt() and not self.state.stop:
-            if self.state.over is not None:
-                self.finish_alone(self.state.over)
+            self.finish_alone()
             return
         patience = LOST if self.record.attempts else FOREVER
         if self.alone and (self.state.stop or now - self.led > patience):
@@ -410,16 +408,19 @@ class Keeper:
             self.over = True
 
     def is_last_attempt(self):
-        """Return whether ranks run here that no other host may start again: no leader is needed."""
-        runs = self.part is not None and self.record.phase() == "watch"
-        return runs and not self.restart_plan.restarts
+        """Return whether ranks run that no host may start again: then no leader is needed."""
+        return self.record.phase() == "watch" and not self.restart_plan.restarts
 
-    def finish_alone(self, part: PartOver):
+    def finish_alone(self):
         """Note the end of a run without restarts, whose other hosts are not reached."""
-        well = part.well or part.finished
-        ending = restart_policy.classify_ending(part.facts, part.seconds)
-        self.note(RunEnded("done" if well else ending["why"], well).document())
-        self.over = True
+        part = self.state.over
+        if part is not None:
+            well = part.well or part.finished
+            ending = restart_policy.classify_ending(part.facts, part.seconds)
+            self.note(RunEnded("done" if well else ending["why"], well).document())
+        elif self.part is None:  # the ranks are on others
+            self.note(RunEnded(SMALLER % self.name, False, cut_off=True).document())
+        self.over = part is not None or self.part is None
 
     def attempts(self):
         """Return {run id: number} of all attempts. Ids are derived, since they become paths."""

@@ -547,10 +547,14 @@ def _verdict_of_run(
         return None
     if about.ranks and ok >= about.ranks:
         return Verdict(EXIT_OK, "ranks", "")
-    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown_ending(reports))
+    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown_ending(reports, about))
 
 
-def _unknown_ending(reports: Sequence[RunOnHost]) -> str:
+def _unknown_ending(reports: Sequence[RunOnHost], about: About) -> str:
+    with_ranks = [report for report in reports if report.host in about.hosts]
+    if about.hosts and not with_ranks:
+        return f"its ranks were on {fold(about.hosts)}, which did not say how they ended"
+    reports = with_ranks or reports
     if any(report.unreadable or report.format not in (None, FORMAT) for report in reports):
         return "its record does not say how it ended"
     report = next((candidate for candidate in reports if candidate.over), None)
