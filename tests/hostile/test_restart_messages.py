@@ -145,7 +145,7 @@ def test_a_pickle_of_a_lost_host_is_not_read_and_the_vote_goes_on(tmp_path: Path
     with closing(socket.create_server(("127.0.0.1", 0))) as one:
         port = one.getsockname()[1]
     plan = VoterPlan(
-        run_id=BASE, hosts=hosts, first=hosts,
+        run_id=BASE, hosts=hosts, first=hosts, ranks=[1, 1, 1],
         places=[("a", "127.0.0.1", port), ("b", "127.0.0.1", 0)], restarts=3, least=1, lease=30.0,
         kept=True, without="wait", queued=0.0, common=restart_common(BASE), host_plans={},
     )  # fmt: skip
