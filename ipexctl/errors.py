@@ -118,6 +118,17 @@ def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputErr
     )
 
 
+class MissingPackages(InputError):
+    """The script imports packages that no host has, and the user can be asked about them. `line`
+    installs them; `known`: their names are those of the packages, not guesses."""
+
+    slug = "packages-missing"
+
+    def __init__(self, what: str, *, line: str, known: bool) -> None:
+        super().__init__(what, hint=line)
+        self.line, self.known = line, known
+
+
 class NothingFits(IpexctlError):
     slug = "nothing-fits"
     exit_code = EXIT_NOTHING_FITS

@@ -29,12 +29,22 @@ def compose_retry_command(typed: Typed, lost: Sequence[str], n: int | None) -> s
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
 
 
+FORCE = "or --force to start anyway"  # in hints of code that does not know the command
+
+
 def with_force(typed: Typed) -> str:
     """Return the command with --force, as a line to paste; "" if it was called from a program."""
     command, *options = typed.options or ("",)
     forced = Typed((command, "--force", *options), typed.script) if command else Typed()
     words = compose_retry_command(forced, (), None)
     return f"{words}   # start anyway" if words else ""
+
+
+def spell_force(hint: str, typed: Typed) -> str:
+    """Replace FORCE in a hint by the command itself, if that is known."""
+    command = with_force(typed)
+    words, found, _ = hint.partition(FORCE)
+    return f"{words.rstrip(', ;')}\n{command}".lstrip() if found and command else hint
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:

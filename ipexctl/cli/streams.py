@@ -39,10 +39,17 @@ def fold_for_stderr(text: str, indent: str) -> list[str]:
 
 
 def print_error(what: str, why: str, hint: str) -> None:
+    """Print an error on stderr. The lines of the hint can be pasted: commands are not wrapped, and
+    other words stand behind #."""
+    from ipexctl.base.shell_line import shell_line
+
     lines = fold_for_stderr(f"ipexctl: {what}", "  ")
-    for label, text in (("why", why), ("try", hint)):
-        for i, line in enumerate(text.splitlines()):
-            lines += fold_for_stderr(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
+    for i, line in enumerate(why.splitlines()):
+        lines += fold_for_stderr(f"  {'why:' if i == 0 else '':5}{line}", " " * 7)
+    for i, line in enumerate(hint.splitlines()):
+        text = f"  {'try:' if i == 0 else '':5}{shell_line(line)}"
+        is_words = text[7:].startswith("#")
+        lines += fold_for_stderr(text, " " * 7 + "# ") if is_words else [text]
     print("\n".join(lines), file=sys.stderr)
 
 

@@ -146,7 +146,7 @@ def _hostfile_here(folder: Path) -> str:
             f"{name} is not used: {why}",
             why="it decides which hosts receive your code",
             hint=chmod_command(folder / name, why)
-            or f"cp {name} into a folder of your own; or ipexctl init node1 node2",
+            or f"ipexctl init node1 node2   # or copy {name} into a folder of your own",
             slug="hostfile-untrusted",
         )
     return name

@@ -261,5 +261,6 @@ class RunOptions:
     lives_on: bool = False  # whether the run continues when its command has ended
     configured: frozenset[str] = frozenset()  # those of `env` that a settings file sets
     trial: bool = False  # of `tune`: its ranks count their steps; `tune` removes it
+    may_install: bool = False  # raise MissingPackages, so that the command can ask
     confirm: Callable[[str], bool] = field(default=lambda question: False, repr=False)
     typed: Typed = field(default=Typed(), repr=False)

@@ -29,7 +29,7 @@ def state_dir() -> Path:
         raise NotHere(
             f"the host keys in {folder} are ignored: {why}",
             why="others could replace the files there",
-            hint="chmod go-w that folder, then check known_hosts; or XDG_STATE_HOME=FOLDER",
+            hint=f"chmod go-w {folder}   # then check known_hosts there; or set XDG_STATE_HOME",
             slug="state-folder-untrusted",
         )
     return folder

@@ -47,7 +47,7 @@ class Target:
             raise InputError(
                 "--ask-pass cannot be combined with --transport openssh",
                 why="the ssh program asks for a password only on a terminal",
-                hint="ssh -M HOST first (ControlMaster), or leave --transport out",
+                hint="leave --transport out, or open a ControlMaster first: ssh -M HOST",
                 slug="options-conflict",
             )
         self.secrets.ask_pass = self.ask_pass

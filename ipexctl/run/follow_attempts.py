@@ -31,7 +31,7 @@ from ipexctl.local.run_options import RunOptions
 from ipexctl.local.settings import load_settings
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
-from ipexctl.machines.suggested_commands import suggest_command
+from ipexctl.machines.suggested_commands import spell_hint, suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.checkpoints.listed_checkpoints import (
@@ -425,7 +425,10 @@ def attach_to_run(
         painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
     for (name, rank), lines in read_kept_tails(fleet, run, session.missing).items():
         painter.paint_lines(name, rank, lines, 0)
-    return result.spelled(lambda name: suggest_command(target, name, root))
+    return result.spelled(
+        lambda name: suggest_command(target, name, root),
+        lambda text: spell_hint(text, target, root),
+    )
 
 
 def _find_hub(run: ListedRun, hosts: Mapping[str, Host]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,10 +18,13 @@ from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.retry_command import with_force
 from ipexctl.doctor.doctor import ConnectedHost, connect_all, with_options
 from ipexctl.doctor.report.finding import Finding
+from ipexctl.errors import MissingPackages
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import module_path
 from ipexctl.local.memory import Memory, is_newer
@@ -40,7 +44,13 @@ from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.tuning_variables import ROOTS_WHY
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
-from ipexctl.run.script.review import Review
+from ipexctl.run.script.review import (
+    Imports,
+    Review,
+    install_line,
+    is_known_package,
+    note_missing,
+)
 from ipexctl.run.script_files.script_sources import module_places
 from ipexctl.user_code.source import PythonSource
 
@@ -87,7 +97,7 @@ def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str
     groups = (judged.blockers, judged.warnings)
     judged = Judged(*(with_options(findings, target, root) for findings in groups))
     if judged.blockers and not flight.options.force:
-        raise core.make_refusal(judged.blockers)
+        raise core.make_refusal(judged.blockers, with_force(flight.options.typed))
     noted = _note_warnings(judged, noted_before or [], note)
     if flight.tests_connections and not judged.among_hosts:
         MEMORY.add({mark: {"at": noted_at or time.time(), "told": noted}})
@@ -103,9 +113,10 @@ def review_script(
     note: Note,
     *,
     force: bool = False,
+    may_install: bool = False,
 ) -> None:
     """Warn about parts of the script and its arguments that do not fit the hosts. Raise InputError
-    for a syntax error, unless forced."""
+    for a syntax error, unless forced; with `may_install` MissingPackages."""
     if isinstance(files, InPlace):
         return
     project, sent = files.project, {file.path for file in files.bundle.tree.files}
@@ -127,6 +138,7 @@ def review_script(
         data=f"{roots.pop()}/data" if len(roots) == 1 else "",
         variables=variables | {*plan.secret},
         kept_here=dict(_find_unsent_imports(files, sent_sources)),
+        required=_required_packages(project.folder),
     )
     counts = {len(host.ranks) for host in plan.hosts}
     review = Review(
@@ -139,9 +151,28 @@ def review_script(
     )
     if not force:
         review.check_syntax()
+    imports = Imports(review.sources, review.hosts, project_files, review.rules)
+    if missing := imports.find_missing() if may_install else []:
+        raise MissingPackages(
+            note_missing(missing, project_files).text,
+            line=install_line(missing, project_files),
+            known=all(map(is_known_package, missing)),
+        )
     local = {name: path for _, name, _ in review.named() if (path := _find_local_path(files, name))}
     for line in replace(review, files=replace(project_files, local=local)).notes():
         note(f"preflight: {line}")
+
+
+_PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+def _required_packages(folder: Path) -> frozenset[str]:
+    """Return the names at the beginning of the lines of the project's requirements.txt."""
+    with suppress(OSError):
+        text = read_prefix(folder / "requirements.txt", 1 << 16).decode("utf-8", "replace")
+        lines = (_PACKAGE.match(line) for line in text.splitlines())
+        return frozenset(match[0].lower().replace("_", "-") for match in lines if match)
+    return frozenset()
 
 
 def _find_local_path(files: Snapshot, name: str) -> LocalPath | None:

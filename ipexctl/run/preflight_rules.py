@@ -12,6 +12,8 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ipexctl.base.retry_command import FORCE
+from ipexctl.base.shell_line import shell_line
 from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.checks.registry import run_checks
 from ipexctl.doctor.checks.software import REBUILT
@@ -122,17 +124,22 @@ def _environment_findings(facts: Sequence[Facts], prefixes: Mapping[str, str]) -
 # --- text ----------------------------------------------------------------------------------------
 
 
-def make_refusal(blockers: Sequence[Finding]) -> RunFailed:
-    """Make the error for findings that stop the run: the problems, then their fixes."""
+def make_refusal(blockers: Sequence[Finding], again: str = "") -> RunFailed:
+    """Make the error for findings that stop the run: the problems, then their fixes. `again`: the
+    command that starts it anyway."""
     hosts = {f.host for f in blockers if f.host}
     n = len(by_problem(blockers))
     problems = "a problem" if n == 1 else f"{n} problems"
     where = f" on {fold(sorted(hosts))}" if hosts else ""
-    todo = dict.fromkeys(f"{fix}   # {number}" for number, fix in list_fixes(blockers))
+    todo = dict.fromkeys(
+        f"{line}; {number}" if " # " in (line := shell_line(text)) else f"{line}   # {number}"
+        for number, fix in list_fixes(blockers)
+        for text in fix.lines
+    )
     return RunFailed(
         f"nothing was started: {problems}{where} would break this run",
         why="\n".join(findings_table(blockers)),
-        hint="\n".join([*todo, "or --force to start anyway"]),
+        hint="\n".join([*todo, again or FORCE]),
         slug="preflight",
         exit_code=EXIT_HOST_FAILED,
     )

@@ -213,7 +213,8 @@ class _Run:
         retry = self._compose_retry(result, list(nodes.values()))
         left_out = self._find_left_out(result, sent)
         result = replace(result, kept=local, again=retry, left_out=left_out).spelled(
-            lambda name: suggest_command(self.fleet.target, name, self.fleet.root)
+            lambda name: suggest_command(self.fleet.target, name, self.fleet.root),
+            lambda text: spell_hint(text, self.fleet.target, self.fleet.root),
         )
         records.keep_result(result)
         if not self.options.trial:
@@ -294,7 +295,7 @@ class _Run:
         flight = preflight.Flight(self.fleet, nodes, self.options, plan)
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
-            note, force=self.options.force,
+            note, force=self.options.force, may_install=self.options.may_install,
         )  # fmt: skip
         self.findings = preflight.run_preflight_checks(flight, note)
 

@@ -94,7 +94,7 @@ def _check_compression(mode: str, detected: Frameworks | None, *, force: bool) -
     raise InputError(
         f"--compress {mode} has no effect with {names}",
         why=why,
-        hint="leave out --compress, or --force to start anyway",
+        hint=f"leave out --compress\n{retry_command.FORCE}",
         slug="compress-needs-ddp",
     )
 

@@ -49,7 +49,7 @@ def secret_values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str,
             raise InputError(
                 f"--secret-env {name}=...: only the name, without a value",
                 why="every user of a machine can read the arguments of its programs",
-                hint=f"export {name}, then: --secret-env {name}",
+                hint=f"export {name}   # then: --secret-env {name}",
                 slug="secret-with-value",
             )
         if name not in environ:

@@ -174,7 +174,7 @@ REAL = {
             flags=_AVX2,
         ),
         (56, 28, 2, 2), "avx2", "Broadwell", ("fp32", 2, 14),
-        ("fp32: avx2 has no fast bf16",), (("CPU-002", "warn"),),
+        ("fp32: avx2 has no fast bf16",), _NO_BF16,
     ),
     "Genoa 9654, NPS4": Real(
         server(

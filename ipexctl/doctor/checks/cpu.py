@@ -71,8 +71,8 @@ def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Evidence | None:
 @host_check(
     "CPU-002",
     title="no bf16 in hardware",
-    severity=(Severity.WARN, Severity.NOTE),
-    seen="no bf16 in hardware: warn on AVX2, note on AVX-512",
+    severity=Severity.NOTE,
+    seen="no bf16 in hardware: AVX2, or AVX-512 without BF16",
     why="bf16 is emulated here: slower than fp32, and with IPEX on AVX2 it is known to misbehave.",
     fix=_FP32,
 )
@@ -84,7 +84,6 @@ def no_bf16(facts: Facts) -> Evidence | None:
     return Evidence(
         f"{_cpu_name(facts)}: {_missing_flags(facts, 'avx512_bf16', 'amx_bf16')}",
         title=f"no bf16 in hardware ({level} only)",
-        severity=Severity.WARN if level == "avx2" else Severity.NOTE,
         fix=_look_below(facts, "AVX-512 BF16 or AMX", _FP32),
     )
 
@@ -118,7 +117,7 @@ def amx_needs_kernel(facts: Facts) -> Evidence | None:
     title="some of the CPU's instructions are hidden",
     severity=(Severity.WARN, Severity.NOTE),
     seen="a processor of this family, model and stepping supports more than /proc/cpuinfo shows "
-    "(note: on a practice host)",
+    "(note: in a virtual machine, which cannot change that, and on a practice host)",
     why="Code uses only what is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
     fix=_BOOTED,
@@ -134,7 +133,8 @@ def hidden_instructions(facts: Facts) -> Evidence | None:
     if not processors.is_guest(facts.cpu):
         return Evidence(text)
     cloud = "; in a cloud choose an instance type that shows it"
-    return Evidence(f"{text} in a virtual machine", fix=_EXPOSE + cloud)
+    machine = f"{text} in a virtual machine"
+    return Evidence(machine, severity=Severity.NOTE, fix=_EXPOSE + cloud)
 
 
 @host_check(

@@ -153,7 +153,7 @@ def disk_memory(facts: Facts) -> Evidence | None:
     severity=Severity.NOTE,
     seen="the root folder is on an overlay file system",
     why="It is lost when the container is removed, and must then be installed again.",
-    fix="mount a volume there, or: --root /path/to/a/volume",
+    fix="use a folder on a volume, --root /path/to/a/volume, or mount one there",
 )
 def disk_overlay(facts: Facts) -> Evidence | None:
     return Evidence(_describe_root(facts)) if facts.disk.filesystem in ("overlay", "aufs") else None

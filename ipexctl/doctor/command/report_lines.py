@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from ipexctl.base.shell_line import shell_line
 from ipexctl.base.wrapping import wrap_text
 from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold
@@ -65,7 +66,7 @@ def labelled_lines(label: str, text: str, width: int | None) -> list[Text]:
 def command_lines(label: str, text: str, width: int | None = None) -> list[Text]:
     """Return commands to copy, each on a line of its own."""
     start = f"  {label} "
-    lines = [start + plain(line) for line in text.splitlines() if line.strip()]
+    lines = [start + shell_line(plain(line)) for line in text.splitlines() if line.strip()]
     if width is not None:
         lines = [part for line in lines for part in wrap_text(line, width, " " * len(start))]
     return [*map(Text, lines)]

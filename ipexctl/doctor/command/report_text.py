@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base import quoting
+from ipexctl.base.shell_line import is_command
 from ipexctl.base.wrapping import wrap_text
 from ipexctl.doctor.checks.interfaces import link_speed, peer_nic
 from ipexctl.doctor.command.findings import down_host_lines, finding_blocks
@@ -116,7 +117,8 @@ def _first_thing(report: Report) -> tuple[str, str]:
     for severity in (Severity.FAIL, Severity.WARN):
         for problem in by_problem(report.findings, severity):
             for fix, hosts in problem.hosts_by_fix.items():
-                return fold(filter(None, hosts)), fix.lines[0].strip()
+                if severity is Severity.FAIL or is_command(fix.lines[0]):
+                    return fold(filter(None, hosts)), fix.lines[0].strip()
         if downs := [d for d in report.down if d.hint]:
             hints = {d.host: d.hint.splitlines()[0] for d in downs if d.slug == downs[0].slug}
             first = hints[downs[0].host]

@@ -75,7 +75,7 @@ class Fix:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        return tuple("".join(map(str, parts)) for parts in self.alternatives)
+        return tuple(map(_format_alternative, self.alternatives))
 
     @property
     def commands(self) -> Iterator[Command | Shell]:
@@ -90,6 +90,17 @@ class Fix:
         return Fix(
             tuple(tuple(_with_options(p, options) for p in parts) for parts in self.alternatives)
         )
+
+
+def _format_alternative(parts: tuple[Part, ...]) -> str:
+    """Return one line: words that follow a command stand behind #, as it can be pasted."""
+    first, *rest = parts
+    words = "".join(map(str, rest))
+    if isinstance(first, str) or not words:
+        return f"{first}{words}"
+    words = words.strip(" #;,")
+    words = words[1:-1] if words.startswith("(") and words.endswith(")") else words
+    return f"{first}   # {words}"
 
 
 def _with_options(part: Part, options: tuple[str, ...]) -> Part:

@@ -48,6 +48,17 @@ class Cause:
     harmless: bool = False
 
 
+_LONG = 100
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence; of a long one, what stands before its list of cases."""
+    sentence = re.split(r"(?<=[a-z)`\d])\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
+    if len(sentence) > _LONG:
+        sentence = re.split(r"(?<=.{30}); |(?<=.{30}): ", sentence, maxsplit=1)[0]
+    return f"{sentence}."
+
+
 @dataclass(frozen=True)
 class Match:
     """A match. `number` counts lines from 1; `again` is how many more lines match."""

@@ -55,7 +55,7 @@ class OpenSshTransport:
         if program is None:
             raise NotHere(
                 "--transport openssh needs the ssh program, which is not installed",
-                hint="apt install openssh-client, or leave --transport out",
+                hint="apt install openssh-client   # or leave --transport out",
                 slug="ssh-program-missing",
             )
         self._program = program

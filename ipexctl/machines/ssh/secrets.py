@@ -50,7 +50,7 @@ class Secrets:
         if not self._terminal:
             raise InputError(
                 "--ask-pass needs a terminal, but stdin is not one",
-                hint="ssh-copy-id HOST, and log in with a key instead",
+                hint="ssh-copy-id HOST   # and log in with a key instead",
                 slug="no-terminal",
             )
         try:

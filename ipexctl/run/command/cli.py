@@ -6,6 +6,8 @@ import os
 import shlex
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +18,7 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.cli.declared_command import command
 from ipexctl.cli.help_layout import run_option
 from ipexctl.cli.options import NoFold, Root, Ui, Verbose, json_option, on_hosts
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, IpexctlError, MissingPackages
 from ipexctl.local.environment import environment
 from ipexctl.local.run_options import RunOptions
 from ipexctl.project.send_agreed import send_agreed
@@ -58,7 +60,6 @@ def run(
     from ipexctl.run.command.views import check_ui, make_view, print_event
     from ipexctl.run.outcome.run_result import DetachedRun
     from ipexctl.run.run import start_and_follow_run as verb
-    from ipexctl.run.watch.run_watchers import count_interrupts
 
     _refuse_open_secrets(options)
     check_ui(ui)
@@ -87,18 +88,54 @@ def run(
         from ipexctl.run.command.plan_text import show_plan
         from ipexctl.run.gather_plan import gather_run_plan
 
-        show_plan(gather_run_plan(target, options), as_json=ui == "json")
+        with _spelled_force(typed):
+            planned = gather_run_plan(target, options)
+        show_plan(planned, as_json=ui == "json")
         return
     view = make_view(ui, aside=options.detach, fold=not no_fold, verbose=verbose)
-    with count_interrupts(
-        partial(end_command_at_once, view), lives_on=options.lives_on
-    ) as interrupts:
-        result = verb(target, options, view, interrupts)
+    options = replace(options, may_install=_may_ask(options) and ui != "json")
+    try:
+        result = _start_run(verb, target, view, options)
+    except MissingPackages as missing:
+        from ipexctl.run.command.install_missing import offer_install
+
+        offer_install(missing, target, options)
+        view = make_view(ui, aside=options.detach, fold=not no_fold, verbose=verbose)
+        result = _start_run(verb, target, view, replace(options, may_install=False))
     if isinstance(result, DetachedRun) and ui == "json":
         print_event("left", run_id=result.run_id)
     elif options.detach and isinstance(result, DetachedRun):
         print(result.run_id)
     raise typer.Exit(result.exit_code)
+
+
+def _start_run(verb: Any, target: Any, view: View, options: RunOptions) -> Any:
+    from ipexctl.run.watch.run_watchers import count_interrupts
+
+    leave = partial(end_command_at_once, view)
+    with (
+        _spelled_force(options.typed),
+        count_interrupts(leave, lives_on=options.lives_on) as interrupts,
+    ):
+        return verb(target, options, view, interrupts)
+
+
+def _may_ask(options: RunOptions) -> bool:
+    """Decide whether the user can be asked about packages that hosts lack."""
+    interactive = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
+    return interactive and not (options.yes or options.force)
+
+
+@contextmanager
+def _spelled_force(typed: Typed) -> Iterator[None]:
+    """Complete hints to start anyway with the command that does."""
+    try:
+        yield
+    except IpexctlError as e:
+        from ipexctl.base.retry_command import spell_force
+
+        e.hint = spell_force(e.hint, typed)
+        raise
 
 
 def _note_configured(options: RunOptions) -> dict[str, str]:
@@ -132,7 +169,7 @@ def _lives_on(options: RunOptions) -> bool:
         raise InputError(
             "-d cannot be combined with --fetch or --outputs",
             why="files are fetched when a run ends, and -d does not wait for that",
-            hint=f"ipexctl fetch @last {fetched}, when it has ended",
+            hint=f"ipexctl fetch @last {fetched}   # when it has ended",
             slug="options-conflict",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")

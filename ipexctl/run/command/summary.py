@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from ipexctl.base.shell_line import first_way
 from ipexctl.base.sizes import count, duration, fold_numbers, short_size
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.nearest_file import short_path
@@ -60,6 +62,7 @@ def _format_last_line(text: str) -> Text:
 
 
 def _known_failure_lines(result: RunResult) -> list[Text]:
+    from ipexctl.explain.causes.causes import first_sentence
     from ipexctl.explain.known_failures import known_failures
 
     known = known_cause(result, known_failures)
@@ -68,9 +71,25 @@ def _known_failure_lines(result: RunResult) -> list[Text]:
     word = "possibly" if known.weak else "known"
     return [
         Text(f"  {word}: {known.title}   (ipexctl explain {known.slug})", "bold"),
-        Text(f"  why: {known.why}"),
-        Text(f"  try: {known.fix}"),
+        Text(f"  why: {first_sentence(known.why)}"),
+        *(Text(f"  {label} {line}") for label, line in _ways_out(result, known.fix)),
     ]
+
+
+_OTHER_RUN = re.compile(
+    r"ipexctl run(?P<options>(?: --env \S+| --ports \S+)*)(?: SCRIPT.py)? \.\.\."
+)
+
+
+def _ways_out(result: RunResult, fix: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines to paste with their labels: this run's own command in place of `run ...`."""
+    for number, text in enumerate(fix.splitlines()):
+        line = first_way(text)
+        if result.again and (match := _OTHER_RUN.match(line)):
+            own = result.again.replace("ipexctl run", f"ipexctl run{match['options']}", 1)
+            line = own + line[match.end() :]
+        line = result.spell(line) if result.spell and not line.startswith("#") else line
+        yield ("    " if number else "try:"), line
 
 
 def _rank_names(failed: Sequence[RankEnd]) -> str:

@@ -36,7 +36,7 @@ def check_asked(patterns: Sequence[str], checkpoint: str) -> None:
     conflict = "a GLOB and --checkpoint cannot be combined"
     raise InputError(
         conflict if patterns else "what to fetch is missing",
-        hint="ipexctl fetch RUN 'out/*.pt', or: ipexctl fetch RUN --checkpoint last",
+        hint="ipexctl fetch RUN 'out/*.pt'\nipexctl fetch RUN --checkpoint last",
         slug="options-conflict" if patterns else "fetch-nothing",
     )
 

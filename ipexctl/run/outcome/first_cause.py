@@ -6,8 +6,10 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ipexctl.base import quoting
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
+from ipexctl.project.files.missing_file import missing_module
 from ipexctl.run.outcome.run_result import (
     RunResult,
     exception_in,
@@ -16,6 +18,7 @@ from ipexctl.run.outcome.run_result import (
 )
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
+from ipexctl.run.script.review import DISTRIBUTIONS
 
 FILE_MISSING = "file-missing"  # a cause in causes.toml: a file is not on this host
 _MODULE_MISSING = "module-missing"
@@ -127,7 +130,17 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
         return None
     if match.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
         return replace(match.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
-    return _with_its_host(_with_its_port(match.cause, match.line), result)
+    cause = _with_its_package(_with_its_port(match.cause, match.line), match.line)
+    return _with_its_host(cause, result)
+
+
+def _with_its_package(cause: Cause, line: str) -> Cause:
+    """Put the package of the missing module into the fix, which says PACKAGE."""
+    module = missing_module([line]).partition("/")[0]
+    if cause.slug != _MODULE_MISSING or not module:
+        return cause
+    package = quoting.quote((DISTRIBUTIONS.get(module, module),))
+    return replace(cause, fix=cause.fix.replace("PACKAGE", package, 1))
 
 
 _PEER_DONE = (

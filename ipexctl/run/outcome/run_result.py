@@ -87,6 +87,7 @@ class RunResult:
     steps: SlowSteps | None = None  # what the last steps waited for
     tails: tuple[tuple[str, ...], ...] = ()  # the last lines of each rank
     warnings: tuple[str, ...] = ()  # of ipexctl's modules in the ranks, and a loss that became nan
+    spell: Callable[[str], str] | None = None  # adds the user's options to a command in a text
     lost_host: str = ""  # the lost host that is the cause, as the hub or another host reported
 
     @property
@@ -101,9 +102,13 @@ class RunResult:
         tail = tuple(without_rank_prefix(text) for text in self.tail)
         return tuple(from_traceback(tail))
 
-    def spelled(self, spell: Callable[[str], str]) -> RunResult:
-        """Complete suggested commands. `spell`: adds the user's options to a command."""
-        return replace(self, steps=self.steps.spelled(spell)) if self.steps else self
+    def spelled(
+        self, spell: Callable[[str], str], spell_text: Callable[[str], str] | None = None
+    ) -> RunResult:
+        """Complete suggested commands. `spell`: adds the user's options to a command; `spell_text`:
+        to those in a text."""
+        steps = self.steps.spelled(spell) if self.steps else None
+        return replace(self, steps=steps, spell=spell_text)
 
     def is_reachable(self, host: str) -> bool:
         """Return whether the host was reachable at the end of the run."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
+from ipexctl.base.retry_command import FORCE
 from ipexctl.base.sizes import binary_size, count
 from ipexctl.errors import InputError
 from ipexctl.facts import usable_cores
@@ -132,8 +133,7 @@ def check_rank_room(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool
     raise InputError(
         f"{plan.world_size} ranks are too many for {fold(names)}",
         why="\n".join(lines),
-        hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or use more hosts\n"
-        "or --force to start anyway",
+        hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or use more hosts\n{FORCE}",
         slug="rank-count-too-big",
     )
 

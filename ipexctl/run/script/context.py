@@ -53,6 +53,7 @@ class ProjectFiles:
     variables: Collection[str] = frozenset()  # what the plan sets in the ranks
     # imports of the project's own modules that are not sent, by file and line: why, what to do
     kept_here: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    required: Collection[str] = frozenset()  # packages that the requirements file has
     parts: frozenset[str] = field(init=False)  # names of files, without .py, and of folders
 
     def __post_init__(self) -> None:
@@ -79,7 +80,9 @@ class ScriptNote:
     place: str  # train.py:12
     text: str
     use: str = ""
+    command: str = ""  # a line to paste
 
     def __str__(self) -> str:
-        line = f"{self.place}: {self.text}" + (f"; use {self.use}" if self.use else "")
+        way = f"; use {self.use}" if self.use else f"; try: {self.command}" if self.command else ""
+        line = f"{self.place}: {self.text}{way}"
         return "".join(character if character.isprintable() else "?" for character in line)

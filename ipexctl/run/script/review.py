@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ipexctl.base import quoting
+from ipexctl.base.retry_command import FORCE
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.dataset_names import data_name
@@ -99,7 +100,7 @@ class Review:
             raise InputError(
                 str(ScriptNote(f"{path}:{line}", f"SyntaxError: {why}")),
                 why="every rank would end with this error",
-                hint=f"correct line {line} of {path}\nor --force to start anyway",
+                hint=f"correct line {line} of {path}\n{FORCE}",
                 slug="script-syntax",
             )
 
@@ -383,6 +384,52 @@ DISTRIBUTIONS = {
 
 
 @dataclass(frozen=True)
+class MissingModule:
+    name: str
+    place: str  # train.py:12
+    hosts: tuple[str, ...]
+
+    @property
+    def package(self) -> str:
+        return DISTRIBUTIONS.get(self.name, self.name)
+
+
+def note_missing(missing: Sequence[MissingModule], files: ProjectFiles) -> ScriptNote:
+    """Return one note about all packages that hosts lack, with the line that installs them."""
+    hosts = fold(dict.fromkeys(host for module in missing for host in module.hosts))
+    names = [m.name if m.name == m.package else f"{m.name} ({m.package})" for m in missing]
+    text = f"not installed on {hosts}: {', '.join(names)}"
+    return ScriptNote(missing[0].place, text, command=install_line(missing, files))
+
+
+# of packages whose module has the same name; for others the name is a guess
+_SAME_NAME = frozenset(
+    """
+    accelerate albumentations datasets deepspeed diffusers einops evaluate fire gymnasium h5py
+    joblib jsonargparse kornia lightgbm lightning lmdb matplotlib mlflow nltk numba numpy omegaconf
+    pandas peft polars psutil pyarrow pydantic pytorch_lightning requests rich safetensors scipy
+    seaborn sentencepiece spacy tensorboard tiktoken timm tokenizers torchaudio torchmetrics
+    torchvision tqdm transformers trl tyro wandb webdataset xgboost
+    """.split()  # noqa: SIM905 - a list of words stays readable
+)
+
+
+def is_known_package(module: MissingModule) -> bool:
+    return module.name in DISTRIBUTIONS or module.name in _SAME_NAME
+
+
+def install_line(missing: Sequence[MissingModule], files: ProjectFiles) -> str:
+    """Return the line that adds packages to the requirements file and installs them."""
+    new = [m.package for m in missing if m.package not in files.required]
+    text = "requirements.txt"
+    named = tuple(dict.fromkeys(("-r", name) for name in (files.requirements, text)))
+    words = (word for option in (named if new else named[:1]) for word in option)
+    install = quoting.quote(("ipexctl", "install", *words))
+    add = quoting.quote(("printf", r"\n%s\n", *new))  # its last line may lack an end
+    return f"{add} >> {text} && {install}" if new else install
+
+
+@dataclass(frozen=True)
 class Imports:
     """The review of imports. `sources`: the script, then the project's modules that it imports."""
 
@@ -392,6 +439,21 @@ class Imports:
     rules: Rules
 
     def notes(self) -> Iterator[ScriptNote]:
+        """Yield a note for each import that fails, and one for all packages to install."""
+        missing = list[MissingModule]()
+        yield from self._import_notes(missing)
+        if missing:
+            yield note_missing(missing, self.files)
+
+    def find_missing(self) -> list[MissingModule]:
+        """Return the modules that no package in the hosts' environments has."""
+        missing = list[MissingModule]()
+        for _ in self._import_notes(missing):
+            pass
+        return missing
+
+    def _import_notes(self, missing: list[MissingModule]) -> Iterator[ScriptNote]:
+        """Yield notes, and add to `missing`."""
         noted = set[str]()
         for source, imported in self._certain_imports():
             top, place = imported.top, f"{source.path}:{imported.line}"
@@ -409,7 +471,7 @@ class Imports:
                 if rule and rule.distributions:
                     yield from self._discontinued_notes(place, top, rule)
                 else:
-                    yield from self._missing_notes(place, top)
+                    yield from self._missing_notes(place, top, missing)
 
     def _discontinued_notes(self, place: str, name: str, rule: Rule) -> Iterator[ScriptNote]:
         if name not in self.files.parts and (lack := self._hosts_without(rule.distributions)):
@@ -426,8 +488,10 @@ class Imports:
         """Return whether a host may lack the module."""
         return any(host.modules is None or name not in host.modules for host in self.hosts)
 
-    def _missing_notes(self, place: str, name: str) -> Iterator[ScriptNote]:
-        """Note a module that is missing on hosts, or outside of the folder that Python searches."""
+    def _missing_notes(
+        self, place: str, name: str, missing: list[MissingModule]
+    ) -> Iterator[ScriptNote]:
+        """Note a module outside of the folder that Python searches; add one that hosts lack."""
         files, script = self.files, self.sources[0].path
         lack = [h.host for h in self.hosts if h.modules is not None and name not in h.modules]
         if self._is_lacking(name) and files.holds(f"{name}.py"):
@@ -436,12 +500,7 @@ class Imports:
             module = script.removesuffix(".py").replace("/", ".")
             yield ScriptNote(place, text, f"`ipexctl run -m {module}`, or --env PYTHONPATH=.")
         elif lack and name not in files.parts:
-            distribution = DISTRIBUTIONS.get(name)
-            text = f"module {name} is not installed on {fold(lack)}"
-            install = f"`ipexctl install -r {files.requirements}`"
-            yield ScriptNote(
-                place, text, f"{install} after adding {distribution or 'its package'} to that file"
-            )
+            missing.append(MissingModule(name, place, tuple(lack)))
 
     def _certain_imports(self) -> Iterator[tuple[PythonSource, Import]]:
         """Yield imports that fail the script if they fail, and are searched in the environment."""

@@ -149,7 +149,7 @@ class _Reader:
             raise InputError(
                 f"{request.who} starts {program}, which is not a Python script",
                 why=why or "ipexctl run starts Python and the ranks on every host itself",
-                hint=hint or "ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
+                hint=hint or "ipexctl run ... SCRIPT   # or: -m MODULE",
                 slug="not-a-script",
             )
         return inner

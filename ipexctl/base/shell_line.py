@@ -1,0 +1,42 @@
+"""Lines that a user may paste into a shell: a command, with words about it behind #."""
+
+from __future__ import annotations
+
+import re
+
+# what a line to paste begins with; other hints are code or words for the reader
+PROGRAMS = frozenset(
+    """
+    accelerate apt apt-get bash cat cd chmod chown conda cp deepspeed df dnf docker echo env eval
+    export file findmnt getent git grep head hwclock ip ipexctl jupyter kill loginctl ls mkdir
+    mount mpirun mv nproc ping pip pkill printf ps python python3 rm sacct scontrol sed sinfo
+    source srun ss ssh ssh-add ssh-copy-id ssh-keygen ssh-keyscan stat sudo sysctl systemctl tail
+    tar taskset timedatectl touch ulimit uname unset uv which
+    """.split()  # noqa: SIM905 - a list of words stays readable
+)
+_GAP, _NEXT = "   ", "; "  # between a command and the words about it; between two ways
+_ON_HOSTS = re.compile(r"(on [\w\[\],.-]+): (.+)")
+
+
+def is_command(line: str) -> bool:
+    """Decide whether a line of a hint begins with a command."""
+    words = line.split(None, 1)
+    return bool(words) and words[0] in PROGRAMS
+
+
+def shell_line(line: str) -> str:
+    """Return a line of a hint so that a shell accepts it: words for the reader go behind #."""
+    if (there := _ON_HOSTS.fullmatch(line)) and is_command(there[2]):
+        sign = "; " if " # " in line else f"{_GAP}# "
+        return f"{there[2]}{sign}{there[1]}"
+    return line if not line or line.startswith("#") or is_command(line) else f"# {line}"
+
+
+def first_way(fix: str) -> str:
+    """Return the first of the ways in a line as one to paste: a command, and words behind #."""
+    command, gap, words = fix.partition(_GAP)
+    if not is_command(command):
+        return shell_line(fix.partition(_NEXT)[0])
+    if not gap:
+        return command.partition(_NEXT)[0]
+    return f"{command}{_GAP}# {words.lstrip('# ').partition(_NEXT)[0]}"
