@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, write_page
 from ipexctl.report import known_runs
 from ipexctl.report.known_runs import find_links, is_named
+from ipexctl.report.many import runs_text
 from ipexctl.report.many.run_table import runs_document
 from ipexctl.report.report_page import render_runs_page
 from ipexctl.report.run_report import WrittenReport, known_secrets, read_assets, show_page
@@ -22,6 +24,8 @@ from ipexctl.run.jobs.ps import gather_runs
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import is_of_project
 from ipexctl.run.watch.run_folder import find_run_folder
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import not_shown
 
 MOST_RUNS = 300  # the newest
 
@@ -80,4 +84,13 @@ def report_all(
 
 
 def show_runs_report(result: WrittenReport) -> None:
+    """Print the best run, the ten best, and where the page was written."""
+    if result.path is not None:
+        out = stdout_console()
+        print_text(out, "\n".join(runs_text.table_lines(result.document, out.width)))
     show_page(result, count(len(result.document["runs"]), "run"))
+
+
+def show_runs_as_csv(result: WrittenReport) -> None:
+    sys.stdout.write(runs_text.csv_text(result.document))
+    print_lines(stderr_console(), not_shown(result.recaps, result.answered))

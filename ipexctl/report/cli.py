@@ -35,6 +35,9 @@ def report(
     every_project: Annotated[
         bool, typer.Option("--every-project", help="With --all, include other projects.")
     ] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="With --all, print the table as CSV instead.")
+    ] = False,
     to: Annotated[
         str,
         output_option(
@@ -59,21 +62,27 @@ def report(
       ipexctl report bert --compare 20260101-120000-abcdef
       ipexctl report bert --json
       ipexctl report --all 'sweep*'            # a table of many runs
+      ipexctl report --all --csv > runs.csv
     """
     from ipexctl.report.run_report import report as verb
     from ipexctl.report.run_report import show_report
 
-    if json and to:
-        raise InputError("--json cannot be combined with -o", slug="options-conflict")
-    if many and compare or every_project and not many:
-        what = "--all cannot be combined with --compare" if many else "--every-project needs --all"
+    formats = [name for name, given in (("--json", json), ("--csv", csv), ("-o", to)) if given]
+    if len(formats) > 1:
+        what = f"{formats[0]} cannot be combined with {formats[1]}"
         raise InputError(what, slug="options-conflict")
-    place = "-" if json else to
+    if many and compare:
+        raise InputError("--all cannot be combined with --compare", slug="options-conflict")
+    if (every_project or csv) and not many:
+        what = f"{'--csv' if csv else '--every-project'} needs --all"
+        raise InputError(what, slug="options-conflict")
+    place = "-" if json or csv else to
     if many:
-        from ipexctl.report.all_runs import report_all, show_runs_report
+        from ipexctl.report.all_runs import report_all, show_runs_as_csv, show_runs_report
 
         pattern = "" if run == "@last" else run
         runs = report_all(target, pattern, root, to=place, every=every_project)
-        end_command(runs, lambda item: item.document, show_runs_report, json=json)
+        show = show_runs_as_csv if csv else show_runs_report
+        end_command(runs, lambda item: item.document, show, json=json)
     result = verb(target, run, root, compare=compare, to=place)
     end_command(result, lambda item: item.document, show_report, json=json)

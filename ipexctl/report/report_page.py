@@ -51,7 +51,7 @@ def render_report_page(document: Mapping[str, Any], assets: Assets) -> str:
 def render_runs_page(document: Mapping[str, Any], assets: Assets) -> str:
     """Return the page of many runs."""
     title = f"{document['project'] or 'Runs'} · {len(document['runs'])} runs · ipexctl"
-    names = ("head", "table", "curves", "pair", "foot")
+    names = ("head", "table", "settings", "curves", "pair", "foot")
     boxes = "".join(f'<section id="{name}"><div class="body"></div></section>\n' for name in names)
     body = f"<noscript><p>This page needs JavaScript to show its data.</p></noscript>\n{boxes}"
     return _frame_document(title, body, document, assets["runs.js"], assets, ["runs.css"])

@@ -189,7 +189,14 @@ def _printed_by_rank(attempt: Attempt, point: RankPoint) -> Printed:
     moment = None if point.time is None or not began else max(0.0, point.time - began)
     epoch = [(name, value) for name, value in point.numbers if name == "epoch"]
     values: dict[str, Any] = dict(epoch) | point.point.says
-    return Printed(**values, rank=point.rank, at=moment, numbers=point.numbers, bar=point.bar)
+    return Printed(
+        **values,
+        rank=point.rank,
+        at=moment,
+        numbers=point.numbers,
+        bar=point.bar,
+        spelled=point.spelled,
+    )
 
 
 def read_document(path: Path) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import time
 from dataclasses import replace
@@ -25,12 +27,12 @@ from ipexctl.report.known_runs import (
 from ipexctl.report.many.run_table import (
     KnownRun,
     arguments_of,
-    better_end,
     differing_settings,
-    metric_document,
     runs_document,
 )
+from ipexctl.report.many.runs_text import csv_text, rank_runs, table_lines
 from ipexctl.report.material.host_record import Printed
+from ipexctl.report.material.metric_summary import better_end, summarize_metric
 from ipexctl.run.outcome.listed_runs import ListedState
 from ipexctl.run.pace.run_speed import Speed
 from tests.report.made_run import attempt, made
@@ -108,14 +110,14 @@ def test_the_arguments_of_a_run_that_never_left_the_queue_are_those_of_its_comma
 
 def test_last_and_best_of_a_metric() -> None:
     rising = replace(attempt(made()), printed=known(1, 3.0, 1.0, 2.0).printed)
-    found = metric_document(rising, "loss")
+    found = summarize_metric(rising, "loss")
     assert found and (found["last"], found["best"], found["axis"]) == (2.0, 1.0, "step")
     assert found["best_at"] == 2.0  # the page says where, as it may be one early dip
     assert found["x"] == [1.0, 2.0, 3.0] and found["y"] == [3.0, 1.0, 2.0]
     ends_badly = replace(rising, printed=known(1, 3.0, float("nan")).printed)
-    found = metric_document(ends_badly, "loss")
+    found = summarize_metric(ends_badly, "loss")
     assert found and (found["last"], found["ends"], found["best"]) == (None, "nan", 3.0)
-    assert metric_document(rising, "accuracy") is None
+    assert summarize_metric(rising, "accuracy") is None
 
 
 def test_parts_that_runs_share_are_stored_once_and_secrets_are_masked() -> None:
@@ -132,6 +134,61 @@ def test_parts_that_runs_share_are_stored_once_and_secrets_are_masked() -> None:
     document |= {"project": "p", "notes": ["<b>"], "made": "today"}
     page = report_page.render_runs_page(document, run_report.read_assets())
     assert "default-src 'none'" in page and "<b>" not in page and "MIT License" in page
+
+
+NAN = float("nan")
+
+
+def sweep() -> dict[str, Any]:
+    """The document of four runs of one script: good, better, diverged and failed."""
+    rows = []
+    for number, (rate, state, losses) in enumerate(
+        [
+            ("0.1", ListedState.DONE, (3.0, 2.0)),
+            ("0.01", ListedState.DONE, (3.0, 1.0, 1.5)),
+            ("1", ListedState.DONE, (0.5, NAN)),
+            ("=2", ListedState.FAILED, ()),
+        ]
+    ):
+        row = known(number, arguments={"script": "train.py", "--lr": rate})
+        lines = tuple(
+            Printed(step, loss=5.0, eval_loss=loss, spelled=(("eval_loss", "val_loss"),))
+            for step, loss in enumerate(losses, 1)
+        )
+        made_run = replace(made(state), id=row.run.id, about=row.run.about)
+        rows.append(replace(row, run=made_run, printed=lines))
+    return runs_document(rows, SecretMask())
+
+
+def test_metrics_have_the_names_that_the_script_gives_them() -> None:
+    document = sweep()
+    assert [metric["name"] for metric in document["metrics"]] == ["loss", "val_loss"]
+    assert document["ranking"] == "val_loss"
+    assert document["runs"][1]["metrics"]["val_loss"]["best"] == 1.0
+
+
+def test_the_best_run_is_first_and_one_that_ends_with_nan_does_not_compete() -> None:
+    document = sweep()
+    assert [row["name"] for row in rank_runs(document)] == ["run1", "run0", "run2", "run3"]
+    document["metrics"] = [{**metric, "better": "high"} for metric in document["metrics"]]
+    assert [row["name"] for row in rank_runs(document)][:2] == ["run0", "run1"]
+
+
+def test_the_terminal_has_the_best_line_and_a_table_that_fits() -> None:
+    lines = table_lines(sweep(), 60)
+    assert lines[0] == "best val_loss: 1 at step 2: run1 (lr 0.01)"
+    assert lines[2].split() == ["run", "lr", "best", "val_loss", "state"]
+    assert [line.split()[0] for line in lines[3:7]] == ["run1", "run0", "run2", "run3"]
+    assert lines[6].split()[:4] == ["run3", "=2", "-", "failed:"]
+    assert all(len(line) <= 60 for line in lines)
+
+
+def test_csv_has_settings_and_each_metric_and_no_formula() -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_text(sweep()))))
+    assert [row["lr"] for row in rows] == ["0.01", "0.1", "1", "'=2"]
+    assert (rows[0]["best val_loss"], rows[0]["last val_loss"]) == ("1.0", "1.5")
+    assert (rows[2]["last val_loss"], rows[3]["best val_loss"]) == ("nan", "")
+    assert rows[3]["cause"] == "rank 1 on node02 exited with code 1"
 
 
 def test_patterns_match_names_and_ids() -> None:

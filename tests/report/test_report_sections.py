@@ -13,6 +13,7 @@ from ipexctl.base.values import texts_of
 from ipexctl.common.attempt_record import AttemptBegins
 from ipexctl.report import sections
 from ipexctl.report.comparison.recorded_inputs import read_inputs
+from ipexctl.report.material.host_record import Printed
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.sections import (
     SECTIONS,
@@ -32,6 +33,8 @@ from ipexctl.report.sections.settings import read_arguments
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint, explain_beginning
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made, material
+
+SPELLED = (("eval_loss", "val_loss"),)
 
 FOLDER = Path(sections.__file__).parent
 SCRIPTS = {path.stem: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
@@ -65,8 +68,24 @@ def test_a_key_of_the_document_belongs_to_one_section():
 
 def test_bytes_that_the_ranks_report_come_before_those_of_samples():
     of = replace(attempt(made()), result={"exchange": {"bytes": 5_000_000}})
-    card = cards.section_document(material(of))["cards"][-1]
-    assert (card["label"], card["value"]) == ("Exchanged", "5.0 MB")
+    facts = dict(environment.section_document(material(of))["facts"])
+    assert facts["Exchanged"] == "5.0 MB between the ranks"
+
+
+def test_the_best_of_each_metric_is_a_card_and_the_loss_of_training_has_its_own():
+    lines = tuple(
+        Printed(step, loss=5.0, eval_loss=loss, numbers=(("acc", acc),), spelled=SPELLED)
+        for step, loss, acc in ((1, 3.0, 0.2), (2, 1.0, 0.5), (3, 2.0, 0.7))
+    )
+    shown = {
+        card["label"]: (card["value"], card["note"])
+        for card in cards.section_document(material(replace(attempt(made()), printed=lines)))[
+            "cards"
+        ]
+    }
+    assert shown["Best val_loss"] == ("1", "at step 2; 2 at the end")
+    assert shown["Best acc"] == ("0.7", "at step 3")
+    assert "Best loss" not in shown and "Loss" in shown
 
 
 def test_other_programs_are_named_among_the_waits():
@@ -117,7 +136,7 @@ def test_another_value_of_a_variable_is_a_row_with_its_hosts():
 def test_the_environment_begins_with_who_started_the_run_and_where():
     of = material(attempt(made()), environment=(("PyTorch", "2.13.0"),))
     found = environment.section_document(of)
-    assert found["facts"] == [
+    assert found["facts"][:3] == [
         ["Hosts", "node[01-02]"],
         ["Started by", "ann@desk"],
         ["Folder", "/home/ann/bert"],
@@ -146,7 +165,8 @@ def test_an_attempt_repeats_the_steps_after_its_checkpoint():
     shown = {card["label"]: (card["value"], card["note"]) for card in made_cards}
     assert shown["Last checkpoint"][0] == "step 30"
     # 2 attempts with 2 ranks of 3 CPUs, until the last sample
-    assert shown["CPU time"] == ("11 min 30 s", "used by the ranks")
+    facts = dict(environment.section_document(of)["facts"])
+    assert facts["CPU time"] == "11 min 30 s, used by the ranks"
     note = shown["Time"][1]
     assert note.startswith("all attempts, 10 s between them; 1 min in attempt 2: ")
     assert "2 min 5 s" in result.section_document(of)["queued"]

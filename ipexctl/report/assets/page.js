@@ -112,11 +112,12 @@ function chart(found, label, height) {
     const time = found.axis === "time" ? {values: (u, ticks) => ticks.map(clock),
       splits: (u, axis, low, high) => timeTicks(low, high, Math.min(8, wide / 105))} : {};
     const big = {values: (u, ticks) => ticks.map((v) => v === null ? "" : number(v, 6))};
-    const seen = found.series.flatMap((s) => [s.y, s.low || [], s.high || []].flat()).filter((v) => v !== null);
+    const seen = found.within || found.series.flatMap((s) => [s.y, s.low || [], s.high || []].flat()).filter((v) => v !== null);
     const least = Math.min(...seen), most = Math.max(...seen);
     const log = !found.unit && least > 0 && most > 1e4 * least;
     const y = found.unit ? {range: (u, low, high) => [0, high * 1.08 || 1]}
-      : log ? {distr: 3} : most - least > 1e14 ? {range: [Math.min(0, least), Math.max(0, most)]} : {};
+      : log ? {distr: 3, ...(found.within ? {range: found.within} : {})}
+      : found.within ? {range: [least - (most - least || 1) * 0.05, most + (most - least || 1) * 0.05]} : most - least > 1e14 ? {range: [Math.min(0, least), Math.max(0, most)]} : {};
     // uPlot finds no ticks where a scale has many decades
     const ticks = log ? powers : (low, high) => [0, 0.25, 0.5, 0.75, 1].map((part) => low + part * (high - low));
     const steep = log || most - least > 1e14 ? {filter: (u, all) => all, space: 1, incrs: (u, axis, low, high) => [(high - low) / 4],

@@ -10,45 +10,51 @@ const short = (name) => name.replace(/^--?/, "");
 const scriptOf = (run) => setting(run, ["arguments", "script"]);
 const several = (values) => new Set(values).size > 1;
 
-// an early dip of a noisy curve may be the best value: where it is tells that
-const bestWords = (m) => !m || m.best === null ? "–" : `${number(m.best, 4)} (${m.axis.replace(/^last printed |^logged | n$/g, "")} ${number(m.best_at, 6)})`;
+// --- columns: head, value to sort by, text, a smaller text below it, which end is better ---
 
-// --- columns: [head, value to sort by, text, which end is better] ---
-
-function metricColumns(metric) {
-  const of = (run) => run.metrics[metric.name];
-  const last = {head: "last " + metric.name, key: (r) => of(r)?.last ?? null, text: (r) => of(r) ? of(r).last === null ? of(r).ends : number(of(r).last, 4) : "–",
-    better: metric.better, bad: (r) => of(r) && of(r).last === null, numeric: true, result: true};
-  const best = {head: "best " + metric.name, text: (r) => bestWords(of(r)),
+const placeOf = (m) => m.axis.replace(/ n$/, "");
+function metricColumn(metric) {
+  const of = (run) => run.metrics[metric.name], column = {metric, better: metric.better, numeric: true, result: true,
+    bad: (r) => of(r) && of(r).last === null};
+  const last = (m) => m.last === null ? m.ends : number(m.last, 4);
+  if (!metric.better) return {...column, head: "last " + metric.name, key: (r) => of(r)?.last ?? null, text: (r) => of(r) ? last(of(r)) : "–"};
+  return {...column, head: "best " + metric.name,
     key: (r) => of(r) && of(r).last !== null ? of(r).best : null,  // it does not count in a run that ended with nan
-    better: metric.better, numeric: true, result: true, last};
-  return metric.better ? [last, best] : [last];
+    text: (r) => of(r) && of(r).best !== null ? number(of(r).best, 4) : "–",
+    // an early dip of a noisy curve may be the best value: where it is shows that
+    below: (r) => !of(r) ? "" : [...(of(r).best === null ? [] : [`${placeOf(of(r))} ${number(of(r).best_at, 6)}`]),
+      ...(of(r).best === of(r).last ? [] : ["last " + last(of(r))])].join(", ")};
 }
 
 function settingColumns(part) {
   return data.settings.filter((s) => s[0] === part)
-    .map((s) => ({head: short(s[1]), key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?"}));
+    .map((s) => ({head: short(s[1]), setting: s, key: (r) => asNumber(setting(r, s)), text: (r) => setting(r, s) ?? "?"}));
 }
 
 const constant = (metric) => runs.every((r) => !r.metrics[metric.name] || !several(r.metrics[metric.name].y));
 // a number that never changes within a run is a setting, which has its column already
 const measured = data.metrics.filter((m) => m.better || !constant(m));
-const columns = [
+const ranking = measured.find((m) => m.name === data.ranking);
+const stateWords = (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "") + (r.bad_loss ? `, loss is ${r.bad_loss}` : "");
+const allColumns = [
   {head: "Name", key: title, text: title},
-  {head: "When", key: (r) => r.began, text: (r) => r.when || "–"},
-  {head: "State", key: (r) => r.state, text: (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "") +
-    (r.metrics.loss?.last === null ? `, loss is ${r.metrics.loss.ends}` : ""), result: true},
+  ...settingColumns("arguments"),
+  ...settingColumns("variables"),
+  ...(ranking ? [metricColumn(ranking)] : []),
+  {head: "State", key: (r) => r.state, text: stateWords, below: (r) => r.cause, result: true},
   {head: "Time", key: (r) => r.seconds, text: (r) => r.took || "–", result: true},
   {head: "Speed", key: (r) => hasSpread(r) ? r.speed.rate : null, text: (r) => r.speed ? r.speed.text : "–", better: "high", numeric: true,
     unsure: (r) => hasSpread(r) || !r.speed ? "" : "The run was too short to tell."},
-  ...measured.flatMap(metricColumns),
-  ...settingColumns("arguments"),
-  {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts},
-  {head: "Ranks", key: (r) => r.ranks, text: (r) => String(r.ranks || "–"), numeric: true},
-  {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–"},
+  ...measured.filter((m) => m !== ranking).map(metricColumn),
+  {head: "When", key: (r) => r.began, text: (r) => r.when || "–"},
+  {head: "Hosts", key: (r) => r.hosts, text: (r) => r.hosts, alike: true},
+  {head: "Ranks", key: (r) => r.ranks, text: (r) => String(r.ranks || "–"), numeric: true, alike: true},
+  {head: "Commit", key: (r) => r.commit, text: (r) => r.commit.slice(0, 10) || "–", alike: true},
   ...(several(runs.map((r) => r.tree)) ? [{head: "Code", key: (r) => r.tree, text: (r) => r.tree || "–"}] : []),
-  ...settingColumns("variables"),
 ].filter((column) => runs.some((r) => column.text(r) !== "–"));
+// what all runs have in common is a line above the table
+const alike = allColumns.filter((column) => column.alike && runs.length > 1 && !several(runs.map(column.text)));
+const columns = allColumns.filter((column) => !alike.includes(column));
 
 function asNumber(value) {
   return value !== null && value.trim() !== "" && Number.isFinite(Number(value)) ? Number(value) : value;
@@ -70,13 +76,13 @@ function compareValues(a, b) {
 
 // --- the table ---
 
-const first = ["best eval_", "best ", ""].map((start) => columns.find((c) => c.better && c.head.startsWith(start))).find((c) => c);
+const first = columns.find((c) => ranking ? c.metric === ranking : c.better);
 const rankings = (first ? [...byScript.values()] : []).map((group) => group.filter((r) => first.key(r) !== null)
   .sort((a, b) => (first.better === "low" ? 1 : -1) * (first.key(a) - first.key(b))))
   .filter((group) => group.length > 1).sort((a, b) => b.length - a.length);
 const ranked = rankings[0] || [];
 const chosen = new Set((ranked.length ? ranked : runs).slice(0, MOST_CURVES));
-let sorted = {column: columns[1], down: true};
+let sorted = ranked.length ? {column: first, down: first.better === "high"} : {column: columns.find((c) => c.head === "When") || columns[0], down: true};
 const rowsOf = new Map();
 const tbody = el("tbody");
 
@@ -84,8 +90,9 @@ function cellOf(run, column, n) {
   const words = column.text(run), best = bestOfColumn.get(column).get(scriptOf(run)) ?? null;
   const tone = column.bad?.(run) || column.head === "State" && run.state === "failed" ? "bad"
     : best !== null && column.key(run) === best ? "good best" : column.unsure?.(run) ? "soft" : "";
-  const cell = el(n ? "td" : "th", {className: (column.numeric ? "number " : "") + tone, ...(n ? {} : {scope: "row"})});
+  const cell = el(n ? "td" : "th", {className: (column.numeric ? "number " : words.length > 24 ? "long " : "") + tone, ...(n ? {} : {scope: "row"})});
   cell.append(words);
+  if (column.below?.(run)) cell.append(text("span", column.below(run), "below"));
   cell.title = column.head === "State" ? run.cause : column.unsure?.(run) || "";
   if (n) return cell;
   cell.title = run.id + "\n" + run.command;
@@ -136,6 +143,7 @@ function showTable() {
     showCurves();
   });
   const top = el("tr", {}, el("th", {className: "pick", scope: "col"}, all), ...heads);
+  if (alike.length) body("table").append(text("p", "The same in all: " + alike.map((c) => `${c.head.toLowerCase()} ${c.text(runs[0])}`).join(", ") + ".", "soft"));
   body("table").append(text("p", "Click a heading to sort. The curves of checked runs are below the table. Time: from the first start to " +
     "the end, without the queue. Speed and metrics: of the last attempt; bold: the best of a script; grey: too short to tell.", "soft"));
   body("table").append(el("div", {className: "scroll runs", tabIndex: 0, role: "region", ariaLabel: "Runs"},
@@ -145,8 +153,25 @@ function showTable() {
 
 // --- curves on top of each other ---
 
+const middleOf = (values) => [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
+
+// a run that diverged would flatten all others: the axis is theirs, and a line above names it
+function farOff(reach) {
+  if (reach.length < 3) return [];
+  const high = middleOf(reach.map((r) => r.high)), low = middleOf(reach.map((r) => r.low)), far = Math.max(4 * (high - low), 9 * Math.abs(high));
+  return reach.filter((r) => r.high > high + far || r.low < low - far);
+}
+const outsideWords = (reach) => "Outside of this chart: " + reach.map((r) => `${unlike(r.run)} (${[...new Set([number(r.low), number(r.high)])].join(" to ")})`).join(", ");
+
+function divergedCurves(curves) {
+  return farOff(curves.map(([run, m]) => {
+    const later = m.y.slice(Math.floor(m.y.length / 5));  // all begin high
+    return {run, low: Math.min(...later), high: Math.max(...later)};
+  }));
+}
+
 function joinCurves(shown, name, axis) {
-  const curves = shown.map((run) => [run, run.metrics[name]]).filter(([, m]) => m && m.axis === axis);
+  const curves = shown.map((run) => [run, run.metrics[name]]).filter(([, m]) => m && m.axis === axis && m.y.length);
   const x = [...new Set(curves.flatMap(([, m]) => m.x))].sort((a, b) => a - b);
   const at = new Map(x.map((place, n) => [place, n]));
   const series = curves.map(([run, m]) => {
@@ -154,7 +179,52 @@ function joinCurves(shown, name, axis) {
     m.x.forEach((place, n) => { y[at.get(place)] = m.y[n]; });
     return {name: unlike(run), y};
   });
-  return {axis, unit: "", x, series};
+  const diverged = divergedCurves(curves), within = curves.filter(([run]) => !diverged.some((d) => d.run === run)).flatMap(([, m]) => m.y);
+  if (!diverged.length || !within.length) return {axis, unit: "", x, series};
+  return {axis, unit: "", x, series, within: [Math.min(...within), Math.max(...within)], note: outsideWords(diverged)};
+}
+
+// --- the best value against each setting that differs ---
+
+const positive = (values) => values.every((v) => v > 0), wide = (values) => positive(values) && Math.max(...values) >= 100 * Math.min(...values);
+
+function settingPoints(column) {
+  const group = ranked.filter((run) => column.text(run) !== "?" && column.text(run) !== "");
+  const numeric = group.every((run) => typeof column.key(run) === "number");
+  const names = numeric ? [] : [...new Set(group.map(column.text))].sort();
+  const all = group.map((run) => ({run, x: numeric ? column.key(run) : names.indexOf(column.text(run)), y: first.key(run)})).sort((a, b) => a.x - b.x);
+  const outside = farOff(all.map(({run, y}) => ({run, low: y, high: y}))), points = all.filter((p) => !outside.some((o) => o.run === p.run));
+  return {points, names, log: numeric && wide(points.map((p) => p.x)), note: outside.length ? outsideWords(outside) : ""};
+}
+
+function scatter({points, names, log, note}, label) {
+  const box = el("div", {className: "chart", role: "img"});
+  box.setAttribute("aria-label", `${label}: ` + points.map((p) => `${names[p.x] ?? number(p.x)} ${number(p.y, 4)}`).join("; "));
+  if (note) box.append(text("p", note, "bad"));
+  const ys = points.map((p) => p.y), logY = Math.max(...ys) > 1e3 * Math.min(...ys) && positive(ys);
+  let plot = null;
+  redraws.push(() => {
+    if (plot) plot.destroy();
+    const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line"), width: 1}, font: "12px system-ui, sans-serif"};
+    const xs = points.map((p) => p.x), least = xs[0], most = xs[xs.length - 1], room = (most - least || 1) * 0.05;
+    const range = log ? [least / 1.3, most * 1.3] : [least - room, most + room];
+    const ticks = names.length ? {splits: () => names.map((_, n) => n), values: (u, all) => all.map((n) => names[n] ?? "")}
+      : {values: (u, all) => all.map((v) => v === null ? "" : number(v, 4))};
+    const steep = log ? {splits: (u, a, low, high) => powers(low, high), filter: (u, all) => all} : {};
+    const marks = {label: first.head, stroke: css(colour(0)), paths: () => null, points: {show: true, size: 8, fill: css(colour(0))}};
+    plot = new uPlot({width: Math.max(200, box.clientWidth || 300), height: 220, cursor: {drag: {x: false, y: false}}, legend: {show: false},
+      scales: {x: {time: false, range, distr: log ? 3 : 1}, y: {distr: logY ? 3 : 1}}, series: [{}, marks],
+      axes: [{...axis, ...ticks, ...steep, space: 60}, {...axis, size: 60, space: 24, values: (u, all) => all.map((v) => v === null ? "" : number(v, 4))}]},
+    [xs, ys], box);
+  });
+  return box;
+}
+
+function showSettings() {
+  const box = body("settings"), shown = ranked.length > 2 ? columns.filter((c) => c.setting) : [];
+  const panels = shown.map((column) => [column, settingPoints(column)]).filter(([, p]) => p.points.length > 2 && several(p.points.map((one) => one.x)))
+    .map(([column, points]) => panel(column.head, scatter(points, `${first.head} by ${column.head}`)));
+  if (panels.length) box.append(text("h2", `${first.head} by setting`), el("div", {className: "two"}, ...panels));
 }
 
 function showCurves() {
@@ -202,7 +272,8 @@ function differingRows(a, b) {
 }
 
 function resultRows(a, b) {
-  return columns.filter((c) => c.result).map((c) => ["Result", c.head, c.text(a), c.text(b)])
+  const words = (c, run) => c.text(run) + (c.below?.(run) ? ` (${c.below(run)})` : "");
+  return columns.filter((c) => c.result).map((c) => ["Result", c.head, words(c, a), words(c, b)])
     .filter(([, , x, y]) => x !== "–" || y !== "–");
 }
 
@@ -225,16 +296,18 @@ function showPair() {
   box.append(el("p", {className: "empty"}, "Where the time of a step goes: ", text("code", `ipexctl report ${a.id} --compare ${b.id}`)));
 }
 
+const inWords = (run) => first.text(run) + (first.below?.(run) ? ` (${first.below(run)})` : "");
 const summary = [...new Set(runs.map((r) => r.state))].map((state) => `${runs.filter((r) => r.state === state).length} ${state}`).join(", ");
 function winnerLine(ranking) {
   const [winner] = ranking, ties = ranking.filter((run) => first.key(run) === first.key(winner)).length - 1;
-  return text("p", `${first.head.replace(/^best /, "Best ")}: ${first.text(winner)}, ${first.last ? first.last.head + " " + first.last.text(winner) + ", " : ""}${unlike(winner)}`
+  return text("p", `${first.head.replace(/^best /, "Best ")}: ${inWords(winner)}, ${unlike(winner)}`
     + data.settings.filter((s) => s[0] === "arguments" && setting(winner, s)).map((s) => `, ${short(s[1])} ${setting(winner, s)}`).join("")
     + (ties ? ` (${ties} more with the same value)` : ""));
 }
 body("head").append(text("h1", (data.project ? data.project + ": " : "") + `${runs.length} runs`), text("p", summary, "soft"),
   ...rankings.slice(0, MOST_SCRIPTS).map(winnerLine), ...data.notes.map((note) => text("p", note, "warm")));
 showTable();
+showSettings();
 showPair();
 drawSections({});
 showCurves();

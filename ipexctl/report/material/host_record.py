@@ -42,13 +42,15 @@ class RecordedSample:
 @dataclass(frozen=True)
 class Printed(Point):
     """What a line of a rank reports. `at`: seconds; None: unknown. `last`: the step printed before.
-    `numbers`: the others with a name. `bar`: it is a progress bar's."""
+    `numbers`: the others with a name. `bar`: it is a progress bar's. `spelled`: the names of its
+    losses in the output."""
 
     rank: int = 0
     at: float | None = None
     numbers: Numbers = ()
     bar: bool = False
     last: int | None = None
+    spelled: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The numbers of a run on the first screen: speed, loss, time, waiting, exchange."""
+"""The numbers of a run on the first screen: speed, loss, best metrics, time, waiting."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ from math import isfinite
 from statistics import median
 from typing import Any
 
-from ipexctl.base.sizes import bit_rate, duration, format_bytes
+from ipexctl.base.sizes import duration
 from ipexctl.inventory.nodeset import fold
+from ipexctl.report.material.metric_summary import (
+    better_end,
+    metric_names,
+    script_names,
+    summarize_metric,
+)
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import STEP, common_axis, field_values, points_along
-from ipexctl.report.sections.waiting import name_parts
+from ipexctl.report.sections.waiting import is_crowded, name_parts
+
+MOST_BEST = 3  # metrics
 
 
 def section_document(material: Material) -> dict[str, Any]:
     last = material.last
-    cards = (_speed_card(material), _loss_card(material), _time_card(material), _waiting_card(last))
-    more = (*_cpu_cards(material), *_exchange_cards(last), *_checkpoint_cards(material))
+    cards = [_speed_card(material), _loss_card(material), *_best_cards(material)]
+    cards.append(_time_card(material))
+    more = [*_checkpoint_cards(material)]
+    # where other programs hold the CPUs, what the ranks wait for is not the run's own doing
+    (more if is_crowded(last) else cards).append(_waiting_card(last))
     return {"cards": [*cards, *more]}
 
 
@@ -90,12 +101,22 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
     return _make_card("Waiting", f"{waits:.0%}", note)
 
 
-def _cpu_cards(material: Material) -> list[dict[str, str]]:
-    """Return what the ranks have used, as far as the hosts that were reached know it."""
-    used = sum(attempt.cpu_seconds for attempt in material.attempts)
-    unknown = {host for attempt in material.attempts for host in attempt.hosts_without_cpu_time}
-    note = f"used by the ranks{f', without {fold(unknown)}' if unknown else ''}"
-    return [_make_card("CPU time", duration(used), note)] if used else []
+def _best_cards(material: Material) -> list[dict[str, str]]:
+    """Return the best value of each metric but the loss of training."""
+    last = material.last
+    names = script_names(last.printed)
+    cards = list[dict[str, str]]()
+    for name in metric_names(last.printed):
+        summary = summarize_metric(last, name) if name != "loss" and better_end(name) else None
+        if summary is None or summary["best"] is None:
+            continue
+        note = f"at {summary['axis'].removesuffix(' n')} {summary['best_at']:,.6g}"
+        if summary["last"] is None:
+            note += f"; {summary['ends']} at the end"
+        elif summary["last"] != summary["best"]:
+            note += f"; {summary['last']:.4g} at the end"
+        cards.append(_make_card(f"Best {names.get(name, name)}", f"{summary['best']:.4g}", note))
+    return cards[:MOST_BEST]
 
 
 def _checkpoint_cards(material: Material) -> list[dict[str, str]]:
@@ -104,15 +125,6 @@ def _checkpoint_cards(material: Material) -> list[dict[str, str]]:
         return [_make_card("Checkpoint", "none complete")] if material.checkpoints else []
     step = last.name if last.step is None else f"step {last.step:,}"
     return [_make_card("Last checkpoint", step, f"{last.name} on {fold(last.hosts)}")]
-
-
-def _exchange_cards(last: Attempt) -> list[dict[str, str]]:
-    exchange = (last.result or {}).get("exchange")
-    size = exchange.get("bytes") if isinstance(exchange, dict) else None
-    if isinstance(size, int) and size > 0:
-        return [_make_card("Exchanged", format_bytes(size), "between the ranks")]
-    sent = sum(rank.sent for pace in last.paces for rank in pace.ranks)
-    return [_make_card("Exchanged", bit_rate(sent * 8), "sent by all ranks")] if sent else []
 
 
 def _loss_ends(

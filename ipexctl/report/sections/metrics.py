@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ipexctl.report.material.metric_summary import COUNTERS, MOST_METRICS
 from ipexctl.report.material.report_material import Material
 from ipexctl.report.material.training_curves import (
     Row,
@@ -15,8 +16,6 @@ from ipexctl.report.material.training_curves import (
 
 TITLE = "Metrics"
 NEEDS = "metrics"
-MOST_CURVES = 40  # curves of other numbers
-COUNTERS = ("step", "epoch")
 
 
 def section_document(material: Material) -> dict[str, Any]:
@@ -30,4 +29,4 @@ def section_document(material: Material) -> dict[str, Any]:
         (name, metric_values(material.attempts, name)) for name in names if name not in COUNTERS
     ]
     charts = [(name, attempts_chart([(name, values)])) for name, values in rows]
-    return {"metrics": [{"title": name, **chart} for name, chart in charts if chart][:MOST_CURVES]}
+    return {"metrics": [{"title": name, **chart} for name, chart in charts if chart][:MOST_METRICS]}

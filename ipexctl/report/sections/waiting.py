@@ -21,8 +21,12 @@ _CROWDED = "Waits for busy CPUs, and others: input, disks, sleep"
 
 def name_parts(last: Attempt) -> dict[str, str]:
     """Return the words for each part of the ranks' time."""
-    crowded = any((pace.cpu or 0.0) >= slow_steps.CROWDED for pace in last.paces)
-    return {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
+    return {**_PARTS, "rest": _CROWDED} if is_crowded(last) else _PARTS
+
+
+def is_crowded(last: Attempt) -> bool:
+    """Return whether other programs may have taken the CPUs of the ranks."""
+    return any((pace.cpu or 0.0) >= slow_steps.CROWDED for pace in last.paces)
 
 
 def section_document(material: Material) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.logs import Wanted, show_logs
 from ipexctl.run.jobs.ps import AskedRun
 from ipexctl.run.outcome.listed_runs import ListedRun
-from ipexctl.run.output.metric_lines import LineReader, Numbers, Point, read_named_numbers
+from ipexctl.run.output.metric_lines import (
+    LineReader,
+    Numbers,
+    Point,
+    read_named_numbers,
+    spelled_losses,
+)
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.pace.run_speed import Counted, Speed, measure_speed
 from ipexctl.run.watch.metric_formats import metric_formats
@@ -20,8 +26,8 @@ from ipexctl.run.watch.metric_formats import metric_formats
 class RankPoint:
     """A line with metrics. `line` counts the rank's lines from 1; each state of a progress bar is
     one. `time`: when it was printed, by the host's clock, at most `within` seconds earlier; None if
-    unknown. `numbers`: all named numbers in the line, if requested. `bar`: whether it is a
-    progress bar."""
+    unknown. `numbers`: all named numbers in the line, if requested, and `spelled` how the line
+    names its losses. `bar`: whether it is a progress bar."""
 
     host: str
     rank: int
@@ -31,6 +37,7 @@ class RankPoint:
     numbers: Numbers = ()
     bar: bool = False
     within: float = 0.0
+    spelled: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,13 +62,19 @@ class MetricReader:
         span = self._times.get(rank)
         for index, text in enumerate(texts, 1):
             point = reader.point(text)
-            named = read_named_numbers(text, point, reader.formats) if self.named else ()
+            named: Numbers = ()
+            spelled: dict[str, str] = {}
+            if self.named:
+                named = read_named_numbers(text, point, reader.formats)
+                spelled = spelled_losses(text, point, reader.formats)
             if point or named:
                 time = span and span[0] + (span[1] - span[0]) * index / len(texts)
                 within = span[1] - span[0] if span else 0.0
                 line, bar = count + index, "%|" in text
+                own = point or Point()
+                names = tuple(spelled.items())
                 self.points.append(
-                    RankPoint(host, rank, line, point or Point(), time, named, bar, within)
+                    RankPoint(host, rank, line, own, time, named, bar, within, names)
                 )
         self._lines[rank] = count + len(texts)
 

@@ -305,6 +305,16 @@ _KERAS = re.compile(r"\d+/\d+\S* .*[━=>]|\] +Step: \S+ \| Tot: ")
 _CELL = re.compile(rf"(?:{NUMBER}|[\d:]+|)")
 
 
+def spelled_losses(text: str, point: Point | None, formats: Formats) -> dict[str, str]:
+    """Return how a line names its losses: {"eval_loss": "val_loss"}."""
+    found: dict[str, str] = {}
+    for match in formats.named.finditer(text[:MAX_LINE]) if point else ():
+        key = formats.keys[match["key"].lower()]
+        if key in ("loss", "eval_loss") and getattr(point, key) is not None:
+            found.setdefault(key, match["key"])
+    return found
+
+
 _NAMED = re.compile(
     r"(?<![\w./\-])[\"']?"
     r"(?P<name>(?:(?:train(?:ing)?|val(?:id|idation)?|test|eval|dev)[ _])?[A-Za-z][\w./@-]{0,60})"
