@@ -70,7 +70,7 @@ def test_which_rank_hung_where_is_part_of_how_the_run_ended(here: Here, how: str
     assert document["cause"]
     (row,) = here.listed("-a")
     assert row["stalled"]["kind"] == "blocked-io" and "hang.py:7" in row["stalled"]["headline"]
-    assert row["stalled"]["headline"] in here.call("ps", "-a").stdout
+    assert row["stalled"]["headline"] in here.call("ps", "-av").stdout
     (folder,) = (here.code / ".ipexctl/runs").iterdir()
     result = json.loads((folder / "result.json").read_text())
     assert result["stalled"]["headline"] == row["stalled"]["headline"]

@@ -68,7 +68,7 @@ def test_a_live_run_of_a_later_version_is_listed_followed_stopped_and_not_attach
     run = here.start("--name", "bert", *LONG)
     make_newer(here)
     note = f"was started by ipexctl {__version__} (run format 9); {HERE}: details may be missing"
-    listed = here.call("ps")
+    listed = here.call("ps", "-v")
     assert note in explained(listed) and "bert: train.py 1000 0" in listed.stdout
     (row,) = here.listed()
     assert (row["state"], row["ipexctl"]) == ("running", __version__)

@@ -96,10 +96,14 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert (row["name"], row["state"], row["ranks_started"]) == ("bert", "running", 2)
     assert (row["command"], row["hosts_alive"]) == ("train.py 1000 0", ["localhost"])
     assert row["last_line"].startswith("step ")
-    text = here.call("ps").stdout
+    assert (row["metrics"].keys(), row["place"], row["yours"]) == ({"step"}, None, True)
+    text = here.call("ps", "-v").stdout
     (line,) = (line for line in text.splitlines() if line.startswith(row["run_id"]))
     assert line.split()[1:5] == ["running", "2", "of", "2"] and " localhost, " in line
     assert "  bert: train.py 1000 0\n" in text
+    head, line, *_ = here.call("ps").stdout.splitlines()
+    assert head.split()[:5] == ["NAME", "STATE", "RANKS", "HOSTS", "SINCE"]
+    assert line.split()[:4] == ["bert", "running", "2", "localhost"] and line.split()[-1].isdigit()
     waits = subprocess.Popen(
         here.argv("wait", "bert"), stdout=subprocess.PIPE, text=True, cwd=here.code, env=here.env
     )

@@ -24,7 +24,8 @@ FACTS, END = 64, 2000  # facts by which the run ended, and characters of each fa
 MOST_RECORDS = 4000  # records in an answer, the first and the last ones
 MOST_VALUES = 100000  # of samples: an answer holds five times as many
 LEFT_OUT = ("look", "log", "log-end", "result", "about")
-LAST = 4096  # bytes of a log in which the last line is looked for
+LAST = 4096  # bytes of a log in which the last lines are looked for
+RECENT, LONGEST = 8, 200  # last lines that have a number, and characters of each
 
 
 def op_list(call, root, known_as, only, newest, sizes):
@@ -65,7 +66,8 @@ def op_list(call, root, known_as, only, newest, sizes):
         reply = control.ask_supervisor(folder_of_first, keeper, {}) if kept and not alive else None
         answer = KeeperAnswer.read(reply or {})
         row = dict(summarize_journal(records), run=run, host=name, alive=alive, kept=kept)
-        row.update(last=last_line(folder, records), unreadable=not records and not queued)
+        last, recent = read_last_lines(folder, records)
+        row.update(last=last, recent=recent, unreadable=not records and not queued)
         row.update(waits=answer.waits, leads=answer.leads)
         row["before"] = [waiting.document() for waiting in answer.before]
         row["bytes"] = disk_use.size_of(folder) if sizes else None
@@ -312,11 +314,14 @@ def add_fact(facts, fact):
         facts.append(fact)
 
 
-def last_line(folder, records):
-    """Return the last line of the lowest rank that started here: [rank, text]."""
+def read_last_lines(folder, records):
+    """Return the last line of the lowest rank that started here, as [rank, text], and its last
+    lines that have a number, in which there may be a step and a loss."""
     ranks = [record["started"] for record in records if isinstance(record.get("started"), int)]
     if not ranks:
-        return None
+        return None, []
     text = run_folders.end_of_log(folder, min(ranks), LAST)
     lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]
-    return [min(ranks), lines[-1][:400]] if lines else None
+    complete = lines[1:] if len(text) >= LAST else lines  # the first one may lack its beginning
+    recent = [line[:LONGEST] for line in complete if any(map(str.isdigit, line))]
+    return ([min(ranks), lines[-1][:400]] if lines else None), recent[-RECENT:]

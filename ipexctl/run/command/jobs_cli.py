@@ -41,7 +41,7 @@ def ps(
     target: Any,
     root: Root = "~/.ipexctl",
     every: Annotated[
-        bool, typer.Option("-a", "--all", help="Include runs that have ended, with their sizes.")
+        bool, typer.Option("-a", "--all", help="Include runs that have ended.")
     ] = False,
     every_project: Annotated[
         bool,
@@ -57,11 +57,15 @@ def ps(
             "--since", metavar="TIME", help="Leave out runs that ended before: 2h, 3d, 2026-11-28."
         ),
     ] = "",
+    verbose: Annotated[
+        bool, output_option("-v", "--verbose", help="Show all that is known of each run.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """List the runs on the hosts. It does not matter which machine started them.
 
-    In a project's folder, ended runs of other projects are only counted, but --json lists them.
+    STEP and LOSS are the last ones that the run printed. In a project's folder, ended runs of other
+    projects are only counted, but --json lists them.
 
     Examples:
       ipexctl ps
@@ -74,7 +78,9 @@ def ps(
     every = every or every_project
     listing = list_runs(target, root, every=every, states=state, since=since)
     filtered = bool(state or since)
-    show = partial(show_runs, every=every, every_project=every_project, filtered=filtered)
+    show = partial(
+        show_runs, every=every, every_project=every_project, filtered=filtered, verbose=verbose
+    )
     end_command(listing, runs_document, show, json=json)
 
 

@@ -13,6 +13,13 @@ from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.command.ps_table import (
+    STATE_COLOURS,
+    cut_line,
+    latest_metrics,
+    sort_runs,
+    table_lines,
+)
 from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited, read_caller
 from ipexctl.run.outcome.listed_runs import (
@@ -27,29 +34,23 @@ from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 
-_COLOURS = {
-    ListedState.RUNNING: "green",
-    ListedState.STOPPING: "yellow",
-    ListedState.RESTARTING: "yellow",
-    ListedState.QUEUED: "yellow",
-    ListedState.DONE: "cyan",
-    ListedState.FAILED: "red",
-    ListedState.STOPPED: "yellow",
-    ListedState.LOST: "bold red",
-}
-
 
 def show_runs(
-    listing: Runs, *, every: bool, every_project: bool = False, filtered: bool = False
-) -> None:
-    """Print the runs. In the folder of a project that has runs here, ended runs of other projects
-    are only counted."""
+    listing: Runs, *, every: bool, every_project: bool = False, filtered: bool = False,
+    verbose: bool = False,
+) -> None:  # fmt: skip
+    """Print the runs as a table, with `verbose` all that is known of each. In the folder of a
+    project that has runs here, ended runs of other projects are only counted."""
     console = stdout_console()
     own = [run for run in listing.runs if is_of_project(run, listing.caller.project)]
     foreign = [run for run in listing.runs if own and run.over and run not in own]
     hidden = [] if every_project else foreign
     shown = [run for run in listing.runs if run not in hidden]
-    lines = [line for run in shown for line in run_lines(run, time.time())]
+    now, width = time.time(), console.width if console.is_terminal else None
+    if verbose:
+        lines = [line for run in sort_runs(shown) for line in run_lines(run, now)]
+    else:
+        lines = table_lines(shown, listing.runs, listing.caller, now, width)
     if hidden:
         noun = "run" if len(hidden) == 1 else "runs"
         text = f"{len(hidden)} ended {noun} of other projects: add --every-project"
@@ -58,7 +59,8 @@ def show_runs(
         none = "no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all"
         lines = [Text("no such runs on these hosts" if filtered else none)]
     print_lines(console, lines)
-    print_lines(console, [other_users_line(host, run) for host, run in listing.other_users])
+    others = [other_users_line(host, run) for host, run in listing.other_users]
+    print_lines(console, [cut_line(line, width) for line in others])
     print_lines(console, not_shown(listing.recaps, listing.answered))
 
 
@@ -69,7 +71,7 @@ def other_users_line(host: str, run: LiveRun) -> Text:
 def run_lines(run: ListedRun, now: float) -> list[Text]:
     """Format a run: the first line has what users look for first; the rest is indented."""
     about = run.about
-    line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
+    line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=STATE_COLOURS[run.state])
     ok = about.ranks if run.state is ListedState.DONE else run.ok  # also on unreachable hosts
     succeeded = f"{ok} of {about.ranks or run.started} ranks succeeded"
     up = 0 if run.state in NO_RANKS else run.started - run.ok
@@ -103,6 +105,8 @@ def runs_document(listing: Runs) -> dict[str, Any]:
                 **run_document(run),
                 "this_project": is_of_project(run, listing.caller.project),
                 "yours": listing.caller.has_started(run),
+                "place": len(run.before) + 1 if run.queued and run.waits else None,
+                "metrics": latest_metrics(run).says or None,
             }
             for run in listing.runs
         ],

@@ -101,6 +101,7 @@ class RunOnHost:
     decided: float = 0.0  # when that was noted: seconds after the ranks were started
     own: Verdict | None = None  # by what this host knows without the hub
     last: tuple[int, str] | None = None  # the last line of that rank
+    recent: tuple[str, ...] = ()  # its last lines that have a number
     bytes: int | None = None
     format: int | None = None  # of its journal
     unreadable: bool = False  # no record of it could be read

@@ -1,0 +1,258 @@
+"""The table that `ps` prints: a line for each run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from rich.text import Text
+
+from ipexctl.base.sizes import duration, format_bytes
+from ipexctl.errors import printable_text
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.hang.diagnosis import stall_of
+from ipexctl.run.outcome.listed_runs import (
+    NO_RANKS,
+    RUN_ID,
+    ListedRun,
+    ListedState,
+    name_runs_before,
+)
+from ipexctl.run.outcome.run_choice import Caller
+from ipexctl.run.output.metric_lines import LineReader, Point
+from ipexctl.run.watch.metric_formats import metric_formats
+
+STATE_COLOURS = {
+    ListedState.RUNNING: "green",
+    ListedState.STOPPING: "yellow",
+    ListedState.RESTARTING: "yellow",
+    ListedState.QUEUED: "yellow",
+    ListedState.DONE: "cyan",
+    ListedState.FAILED: "red",
+    ListedState.STOPPED: "yellow",
+    ListedState.LOST: "bold red",
+}
+WIDE = 140  # columns of a terminal that also shows arguments and folders
+NARROWEST = {"NAME": 15, "HOSTS": 11, "COMMAND": 24, "FOLDER": 24}  # what is cut, if it has to be
+TAIL = 26  # columns that step and loss, or a cause, have at least
+GAP = "  "
+SECOND = len("20261130-120000")  # characters of an ID, to the second of the start
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run in the table. `tail`: what is written instead of step and loss, "" for these."""
+
+    run: ListedRun
+    cells: dict[str, str]
+    tail: str
+    style: str
+
+
+def sort_runs(runs: Sequence[ListedRun]) -> list[ListedRun]:
+    """Return active runs first, then those in the queue in its order, then those that have ended:
+    the newest first."""
+
+    def place(run: ListedRun) -> tuple[int, int, float]:
+        if run.state is ListedState.QUEUED:
+            return 1, len(run.before), run.began
+        return (2 if run.over else 0), 0, 0.0
+
+    return sorted(runs, key=place)  # stable: the newest is first
+
+
+def table_lines(
+    runs: Sequence[ListedRun], listed: Sequence[ListedRun], caller: Caller, now: float,
+    width: int | None,
+) -> list[Text]:  # fmt: skip
+    """Return the table, and below it what else is to be known of a run, a line each. `listed`: also
+    the runs that are not shown. `width`: of the terminal; None: nothing is cut."""
+    if not runs:
+        return []
+    short = _shorten_ids(runs)
+    wide = width is None or width >= WIDE
+    rows = [_make_row(run, listed, caller, now, short, wide=wide) for run in sort_runs(runs)]
+    columns = _choose_columns(rows, width, wide=wide)
+    head = {name: name for name in columns}
+    steps = max(len("STEP"), *(len(row.cells["STEP"]) for row in rows if not row.tail), 0)
+    lines = [_line(head, "STEP".ljust(steps) + GAP + "LOSS", columns, "bold", width)]
+    for row in rows:
+        tail = row.tail or row.cells["STEP"].ljust(steps) + GAP + row.cells["LOSS"]
+        lines.append(_line(row.cells, tail, _used_columns(row, columns), "", width, row.style))
+    return lines + [cut_line(Text(text, "yellow"), width) for row in rows for text in _notes(row)]
+
+
+def _used_columns(row: Row, columns: dict[str, int]) -> dict[str, int]:
+    """Return the columns of a row: in a narrow table, the place in the queue needs more room."""
+    if row.run.state is not ListedState.QUEUED or "FOLDER" in columns:
+        return columns
+    unused = ("SINCE",) if row.cells["BY"] else ("SINCE", "BY")
+    return {name: size for name, size in columns.items() if name not in unused}
+
+
+def _line(
+    cells: dict[str, str], tail: str, columns: dict[str, int], style: str, width: int | None,
+    state: str = "",
+) -> Text:  # fmt: skip
+    line = Text(style=style)
+    for name, size in columns.items():
+        cell = Text(cells[name], state if name == "STATE" else "")
+        cell.truncate(size, overflow="ellipsis", pad=True)
+        line.append(cell).append(GAP)
+    line.append(tail)
+    line.rstrip()
+    return cut_line(line, width)
+
+
+def cut_line(line: Text, width: int | None) -> Text:
+    if width is not None:
+        line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def _choose_columns(rows: Sequence[Row], width: int | None, *, wide: bool) -> dict[str, int]:
+    """Return the columns and their widths. Of a narrow terminal, only those that matter most."""
+    names = ["NAME", "STATE", "RANKS", "HOSTS", "SINCE"]
+    if any(row.cells["BY"] for row in rows):
+        names.insert(4, "BY")
+    if wide:
+        names += ["SIZE"] * any(row.cells["SIZE"] for row in rows) + ["ID", "COMMAND", "FOLDER"]
+    elif any(row.cells["TWICE"] for row in rows):
+        names.insert(1, "ID")
+    sizes = {name: max(len(name), *(len(row.cells[name]) for row in rows)) for name in names}
+    if width is None:
+        return sizes
+    ids = max((len(row.cells["NAME"]) for row in rows if not row.run.about.name), default=0)
+    for name, least in (NARROWEST | {"NAME": max(NARROWEST["NAME"], ids)}).items():
+        if name in sizes:
+            surplus = sum(sizes.values()) + len(GAP) * len(sizes) + TAIL - width
+            sizes[name] -= max(0, min(surplus, sizes[name] - least))
+    return sizes
+
+
+def _shorten_ids(runs: Sequence[ListedRun]) -> Callable[[ListedRun], str]:
+    """Return a function that gives what names a run in commands: as few characters of its ID as
+    may be."""
+    seconds = [first_id[:SECOND] for first_id in {run.first_id for run in runs}]
+
+    def shorten(run: ListedRun) -> str:
+        alone = seconds.count(run.id[:SECOND]) == 1
+        return run.id[:SECOND] + run.id[len(run.first_id) :] if alone else run.id
+
+    return shorten
+
+
+def _by(by: str, own: str, *, wide: bool) -> str:
+    """Return who started a run, "" for the caller; in a narrow table the user's name, or the
+    machine of the caller's own runs on another one."""
+    if by == own or wide:
+        return by if by != own else ""
+    user, _, machine = by.partition("@")
+    return f"@{machine}" if user == own.partition("@")[0] else user
+
+
+def _make_row(
+    run: ListedRun, listed: Sequence[ListedRun], caller: Caller, now: float,
+    short: Callable[[ListedRun], str], *, wide: bool,
+) -> Row:  # fmt: skip
+    about, up = run.about, run.started - run.ok
+    attempt = f"-r{run.attempt:02d}" if run.later or run.attempt > 1 else ""
+    others = [other for other in listed if other.about.name == about.name]
+    twice = bool(about.name) and len({other.first_id for other in others}) > 1
+    stalled = run.stall is not None and not run.over
+    starts = not run.over and run.state not in NO_RANKS and up != about.ranks and not run.ok
+    since = now - run.began - (run.seconds if run.over else 0.0)
+    metrics = latest_metrics(run)
+    cells = {
+        "NAME": about.name + attempt if about.name else short(run),
+        "STATE": "stalled" if stalled else run.state.value,
+        "RANKS": f"{up}/{about.ranks}" if starts else str(about.ranks or run.started),
+        "HOSTS": fold(about.hosts or tuple(part.host for part in run.seen)),
+        "BY": _by(about.by, caller.by, wide=wide),
+        "SINCE": short_duration(since) if run.began else "",
+        "ID": short(run),
+        "TWICE": "twice" if twice else "",
+        "COMMAND": about.command,
+        "FOLDER": about.folder,
+        "SIZE": "" if run.bytes is None else format_bytes(run.bytes),
+        "STEP": step_text(metrics),
+        "LOSS": "" if metrics.loss is None else f"{metrics.loss:.4g}",
+    }
+    cells = {name: printable_text(text) for name, text in cells.items()}
+    style = "yellow" if stalled else STATE_COLOURS[run.state]
+    return Row(run, cells, printable_text(_tail(run, listed)), style)
+
+
+def _tail(run: ListedRun, listed: Sequence[ListedRun]) -> str:
+    """Return what is said of a run instead of its step and loss; "" for these."""
+    if run.state is ListedState.QUEUED:
+        return place_text(run, listed)
+    if run.never_began:
+        return "never started"
+    if run.state is ListedState.RESTARTING:
+        return run.waits or run.cause
+    if run.stall is not None and not run.over:
+        return str(stall_of(run) or "")
+    return "" if run.state is ListedState.DONE else run.cause
+
+
+def place_text(run: ListedRun, listed: Sequence[ListedRun]) -> str:
+    """Return "place 3, after lr-0.1 and 1 more": the run that is next before it, and how many."""
+    if not run.waits:
+        return ""
+    if names := name_runs_before(run, listed):
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        return f"place {len(names) + 1}, after {names[-1]}{more}"
+    using = next((part for part in run.waits.split("; ") if part.startswith(_USED)), "")
+    return "place 1" + (f", cores used by {_with_names(using[len(_USED) :], listed)}" * bool(using))
+
+
+_USED = "on its cores: "
+_OWNED = re.compile(rf"({RUN_ID.pattern}) of [^ ,;]+")
+
+
+def _with_names(text: str, listed: Sequence[ListedRun]) -> str:
+    """Replace the IDs of listed runs, which are all of one account, by their names."""
+    names = {run.first_id: run.name_or_id for run in listed} | {r.id: r.name_or_id for r in listed}
+    return _OWNED.sub(lambda match: names.get(match[1], match[0]), text)
+
+
+def _notes(row: Row) -> list[str]:
+    """Return what a table has no place for, such as hosts that are not reached."""
+    run, name = row.run, row.cells["NAME"]
+    notes = [f"{cut}, for {duration(seconds)}" for cut, seconds in run.cut]
+    if run.state is ListedState.QUEUED:
+        parts = run.waits.split("; ")
+        notes += [p for p in parts if not p.startswith(("place ", "before it: ", _USED)) and p]
+    elif not run.over and run.state is not ListedState.RESTARTING and run.waits:
+        notes.append(run.waits)
+    return [f"{name}: {printable_text(note)}" for note in notes]
+
+
+def short_duration(seconds: float) -> str:
+    """Return `12 s`, `3 min`, `2 h` or `4 d`."""
+    return " ".join(duration(seconds).split()[:2])
+
+
+def step_text(metrics: Point) -> str:
+    if metrics.step is not None:
+        return f"{metrics.step}" + (f"/{metrics.total}" if metrics.total else "")
+    return "" if metrics.epoch is None else f"epoch {metrics.epoch:g}"
+
+
+def latest_metrics(run: ListedRun) -> Point:
+    """Return the last step and loss in the last lines of the first rank that prints a loss, else
+    of the first that prints anything."""
+    by_rank = {part.last[0]: part.recent for part in run.seen if part.last}
+    points = [_merge_points(by_rank[rank]) for rank in sorted(by_rank)]
+    with_loss = [point for point in points if point.loss is not None]
+    return next(iter([*with_loss, *points]), Point())
+
+
+def _merge_points(lines: Sequence[str]) -> Point:
+    reader, values = LineReader(metric_formats()), dict[str, float]()
+    for line in lines:
+        if point := reader.point(line):
+            values |= point.says
+    return Point(**values)  # type: ignore[arg-type]

@@ -1,0 +1,137 @@
+"""The table of `ps`: a line for each run, on terminals of any width."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.common.attempt_record import QueuedRun
+from ipexctl.run.command.ps_table import latest_metrics, table_lines
+from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
+from ipexctl.run.outcome.run_choice import Caller
+from tests.report.made_run import made
+
+ME = Caller("ann@desk", Path("/home/ann/bert"))
+NOW = 1200.0  # runs began at 1000
+STATES = {
+    ListedState.RUNNING: "running", ListedState.DONE: "done", ListedState.FAILED: "failed",
+    ListedState.QUEUED: "queued", ListedState.LOST: "lost",
+}  # fmt: skip
+
+
+def report(run: ListedRun, host: str = "node01", **more: Any) -> RunOnHost:
+    return RunOnHost(host, host, run.id, about=run.about, **more)
+
+
+def a_run(number: int, state: ListedState, name: str = "", **more: Any) -> ListedRun:
+    """`more`: fields of its host's report, or `by`."""
+    run = made(state, hosts=3, id=f"20260101-1200{number:02d}-abcdef")
+    run = replace(run, about=replace(run.about, name=name, by=more.pop("by", "ann@desk")))
+    return replace(
+        run, ok=0 if state is ListedState.RUNNING else run.ok, seen=(report(run, **more),)
+    )
+
+
+def queued(number: int, name: str, before: list[ListedRun], waits: str = "") -> ListedRun:
+    place = f"place {len(before) + 1} in the queue"
+    rows = [QueuedRun(n, run.id, "trainer") for n, run in enumerate(before)]
+    text = "; ".join(filter(None, (place, waits)))
+    return a_run(number, ListedState.QUEUED, name, queued=True, leads=True, waits=text, before=rows)
+
+
+def printed(*lines: str) -> dict[str, Any]:
+    return {"last": (0, lines[-1]), "recent": lines}
+
+
+def shown(*runs: ListedRun, width: int | None = 80) -> list[str]:
+    return [line.plain for line in table_lines(runs, runs, ME, NOW, width)]
+
+
+def forty() -> list[ListedRun]:
+    running = a_run(1, ListedState.RUNNING, "bert", **printed("step 120 loss 0.4311"))
+    waiting: list[ListedRun] = []
+    for number in range(2, 36):
+        waiting.append(queued(number, f"lr-{number}", waiting[:]))
+    ended = [
+        a_run(40, ListedState.DONE, "done-one", **printed("step 500 loss 0.25")),
+        a_run(41, ListedState.FAILED, "a-run-with-a-rather-long-name"),
+        a_run(42, ListedState.LOST),
+        a_run(43, ListedState.RUNNING, "stuck", alive=True, stall=61.0),
+        a_run(44, ListedState.RUNNING, by="bob@laptop"),
+    ]
+    return [*reversed(ended), *reversed(waiting), running]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_forty_runs_are_forty_lines_below_a_head_and_none_is_too_wide(width: int) -> None:
+    head, *lines = shown(*forty(), width=width)
+    assert head.split()[:5] == ["NAME", "STATE", "RANKS", "HOSTS", "BY"]
+    assert len(lines) == 40 and max(map(len, lines)) <= width
+    states = [re.split(r"  +", line)[1].rstrip("…") for line in lines]
+    assert states == ["running", "stalled", "running", *["queued"] * 34, "lost", "failed", "done"]
+    waiting = [line for line in lines if " queued " in line]
+    assert [line.split()[0] for line in waiting] == [f"lr-{n}" for n in range(2, 36)]
+    assert waiting[0].endswith("  place 1")
+    assert waiting[1].endswith("  place 2, after lr-2")
+    assert waiting[11].endswith("  place 12, after lr-12 and 10 more")
+    assert not any("trainer" in line for line in lines)
+    assert sum(" bob" in line for line in lines) == 1
+    assert ("ann@desk" in "".join(lines)) is False
+
+
+def test_step_and_loss_are_the_last_ones_and_stand_below_each_other() -> None:
+    runs = [
+        a_run(1, ListedState.RUNNING, "one", **printed("step 12/4000 loss 0.4311", "up 3 s")),
+        a_run(2, ListedState.DONE, "two", **printed("step 7 loss 0.5", "step 8 loss 0.25")),
+        a_run(3, ListedState.RUNNING, "three", **printed("epoch 3 loss 0.5")),
+        a_run(4, ListedState.RUNNING, "four"),
+    ]
+    head, *lines = shown(*reversed(runs))
+    step, loss = head.index("STEP"), head.index("LOSS")
+    cells = {line.split()[0]: (line[step:loss].strip(), line[loss:]) for line in lines}
+    assert cells == {
+        "one": ("12/4000", "0.4311"), "two": ("8", "0.25"), "three": ("epoch 3", "0.5"),
+        "four": ("", ""),
+    }  # fmt: skip
+    assert latest_metrics(runs[1]).says == {"step": 8, "loss": 0.25}
+
+
+def test_the_rank_that_prints_a_loss_is_asked_though_an_earlier_one_prints_steps() -> None:
+    run = a_run(1, ListedState.RUNNING)
+    first = report(run, last=(0, "step 4"), recent=("step 4",))
+    last = report(run, "node03", last=(2, "x"), recent=("step 3 loss 0.5",))
+    assert latest_metrics(replace(run, seen=(last, first))).says == {"step": 3, "loss": 0.5}
+
+
+def test_the_first_in_the_queue_names_who_has_its_cores_and_hosts_that_are_away() -> None:
+    bert = a_run(1, ListedState.RUNNING, "bert")
+    waits = f"on its cores: {bert.id} of trainer; not reached: node03"
+    _, _, line, note = shown(queued(2, "next", [], waits), bert)
+    assert line.endswith("  place 1, cores used by bert")
+    assert note == "next: not reached: node03"
+
+
+def test_runs_of_one_name_have_their_ids_and_attempts_their_number() -> None:
+    old, new = (a_run(n, ListedState.DONE, "bert") for n in (1, 2))
+    head, *lines = shown(new, old)
+    assert head.split()[1] == "ID"
+    assert [line.split()[:2] for line in lines] == [
+        ["bert", "20260101-120002"], ["bert", "20260101-120001"],
+    ]  # fmt: skip
+    again = replace(old, id=f"{old.id}-r02")
+    assert shown(again)[1].split()[0] == "bert-r02"
+    nameless = replace(again, about=replace(again.about, name=""))
+    assert shown(nameless)[1].split()[0] == "20260101-120001-r02"
+
+
+def test_without_a_terminal_nothing_is_cut_and_folders_are_shown() -> None:
+    run = a_run(1, ListedState.FAILED, "a-run-with-a-rather-long-name-that-is-cut-at-80-columns")
+    head, line = shown(run, width=None)
+    assert head.split()[-5:] == ["ID", "COMMAND", "FOLDER", "STEP", "LOSS"]
+    assert run.about.name in line and "/home/ann/bert" in line
+    assert line.endswith("rank 1 on node02 exited with code 1")
+    assert "…" in shown(run)[1] and len(shown(run)[1]) <= 80
