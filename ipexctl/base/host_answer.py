@@ -94,6 +94,14 @@ class Answer(dict[str, Any]):
         """Return a value of this type, or None for null."""
         return None if self[name] is None else self.value(name, type_)
 
+    def rows(self, name: str, kind: type[_T]) -> tuple[_T, ...]:
+        """Return a list of what is known of each entry, which has at least the `needed` values."""
+        rows = self.value(name, tuple[dict[str, Any], ...])
+        try:
+            return tuple([_record(kind, row, False) for row in rows])
+        except Odd as e:
+            raise self.invalid_reply(f"{name!r}{e}") from None
+
     def read(self, kind: type[_T], **given: Any) -> _T:
         """Return a dataclass, each field read by its type or by the reader of its metadata (`by`);
         `given` are values that are not read. A field with a default may be missing."""

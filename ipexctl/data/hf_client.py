@@ -60,7 +60,8 @@ class HfClient:
         endpoint = environ.get("HF_ENDPOINT") or huggingface_hub.constants.ENDPOINT
         self._endpoint = endpoint.rstrip("/")
         # a login of .netrc for this site would replace the token
-        self._opener = Opener(Indexes(), {**environ, "NETRC": os.devnull})
+        given = {**environ, "NETRC": os.devnull}
+        self._opener = Opener(Indexes(), given, stays_public=True)
         self._token = huggingface_hub.get_token() or ""
 
     @property

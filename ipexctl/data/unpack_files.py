@@ -25,6 +25,9 @@ from ipexctl.errors import InputError, reason_of
 from ipexctl.packages.file_fetch import CHUNK, PART, ROOM
 
 BLOCK = 4096  # bytes that even an empty file takes
+FEW_ENTRIES = 10_000  # files and folders that any archive may have
+BYTES_EACH = 100  # bytes of the archives for each further one: empty ones take a few
+ELSEWHERE = "unpack it elsewhere, then: ipexctl data push FOLDER"
 COMPRESSIONS = {"gz": "gzip", "tgz": "gzip", "bz2": "bz2", "xz": "lzma"}  # modules of Python
 
 
@@ -38,6 +41,36 @@ class _TarStream(io.BufferedReader):
             raise ValueError(f"a header of {size} bytes is not read")
         self.last = super().read(size)
         return self.last
+
+
+class _TooMany(Exception):
+    """The archives have more entries than are allowed."""
+
+
+class _Room:
+    """What may still be unpacked into a folder, from archives of `size` bytes: bytes, and entries,
+    of which even a small archive can have millions."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self.size, self.bytes = size, shutil.disk_usage(folder).free * 19 // 20
+        self.most = FEW_ENTRIES + size // BYTES_EACH
+        self.files, self.folders = 0, {""}  # so far
+
+    def take(self, path: str, mode: int, size: int) -> None:
+        """Count an entry. Raises OSError or _TooMany if there is no room for it."""
+        before = self.files + len(self.folders)
+        folder = path if stat.S_ISDIR(mode) else posixpath.dirname(path)
+        while folder not in self.folders:
+            self.folders.add(folder)
+            folder = posixpath.dirname(folder)
+        self.files += not stat.S_ISDIR(mode)
+        entries = self.files + len(self.folders)
+        if entries > self.most:
+            raise _TooMany(f"more than {self.most:,} files and folders")
+        self.bytes -= size + (entries - before) * BLOCK
+        if self.bytes < 0:
+            full = f"its {format_bytes(size)} do not fit on this machine's disk"
+            raise OSError(errno.ENOSPC, full)
 
 
 def unpack_files(
@@ -56,22 +89,28 @@ def unpack_files(
         try:
             remove_path(work)  # a killed process left it
             work.mkdir()
-            room = shutil.disk_usage(work).free * 19 // 20
+            room = _Room(work, sum(content.size for content in contents.values()))
             for file in files:
-                at, parent = file.path, work / posixpath.dirname(file.path)
+                at, parent = file.path, posixpath.dirname(file.path)
                 for at, mode, size, opener in _list_members(fetched / file.local, file.path):
-                    if (room := room - size - BLOCK) < 0:
-                        full = f"its {format_bytes(size)} do not fit on this machine's disk"
-                        raise OSError(errno.ENOSPC, full)
-                    _write_member(parent / _member_path(at, mode, size), mode, opener)
+                    path = posixpath.normpath(posixpath.join(parent, _member_path(at, mode, size)))
+                    room.take("" if path == "." else path, mode, size)
+                    _write_member(work / path, mode, opener)
             sync_disk(work)
             work.rename(folder)
+        except _TooMany as e:
+            raise InputError(
+                f"cannot unpack {file.path}",
+                why=f"there are {e}, which is unusual for {format_bytes(room.size)}",
+                hint=ELSEWHERE,
+                slug="archive-too-many",
+            ) from None
         except Exception as e:  # each format has its own
             is_full = isinstance(e, OSError) and e.errno == errno.ENOSPC
             raise InputError(
                 f"cannot unpack {file.path}",
                 why=f"{at[:200]!r}: {reason_of(e)}",
-                hint=ROOM if is_full else "unpack it elsewhere, then: ipexctl data push FOLDER",
+                hint=ROOM if is_full else ELSEWHERE,
                 slug="no-space-here" if is_full else "archive-invalid",
             ) from None
         finally:

@@ -79,7 +79,7 @@ class UrlClient:
         return urlsplit(self.source.url).scheme in ("http", "https")
 
     def _opener(self) -> Opener:
-        return Opener(Indexes(), environment())
+        return Opener(Indexes(), environment(), stays_public=True)
 
     def _ask_head(self) -> RemoteFile:
         """Return the file's size and version, as far as the server reports them."""

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import base64
 import http.client
+import ipaddress
 import netrc
+import socket
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from email.message import Message
+from functools import partial
 from os.path import commonprefix
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import SplitResult, unquote, urlsplit
+from weakref import WeakSet
 
 from ipexctl.errors import InputError, reason_of
 from ipexctl.packages.indexes import Indexes, in_variables
 
 Pair = tuple[str, str]  # name and password
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # with an IPv4 address at the end
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -87,11 +92,26 @@ def _read_netrc(environ: Mapping[str, str]) -> netrc.netrc | None:
     return None
 
 
+def is_public(address: str) -> bool:
+    """Decide whether an IP address is one of the internet: not private, link-local or loopback."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        translated = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None
+        ip = ip.ipv4_mapped or ip.sixtofour or translated or ip
+    return ip.is_global and not ip.is_multicast
+
+
 class Opener:
-    def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
+    """`stays_public`: a public server may not refer to an address that is not: services of this
+    machine and its network trust who can reach them. The user may name one."""
+
+    def __init__(
+        self, indexes: Indexes, environ: Mapping[str, str], *, stays_public: bool = False
+    ) -> None:
         self._logins = Logins(indexes, environ)
-        https = _Https(_ssl_context(environ.get("SSL_CERT_FILE") or indexes.cert), indexes)
-        self._director = urllib.request.build_opener(https, _Redirects())
+        chains = _Chains() if stays_public else None
+        https = _Https(_ssl_context(environ.get("SSL_CERT_FILE") or indexes.cert), indexes, chains)
+        self._director = urllib.request.build_opener(_Http(chains), https, _Redirects(chains))
 
     def open(self, request: urllib.request.Request, timeout: float) -> http.client.HTTPResponse:
         """Open the request. Raises urllib's errors, without the login in their text."""
@@ -104,12 +124,66 @@ class Opener:
         return answer
 
 
+class NotPublic(OSError):
+    """A public server refers to an address that is not."""
+
+
+class _Chains:
+    """Which requests follow from a public server. The addresses that count are those to which we
+    are connected: a name may have another one when it is looked up again."""
+
+    def __init__(self) -> None:
+        self._public: WeakSet[urllib.request.Request] = WeakSet()  # and what followed from these
+
+    def follow(self, before: urllib.request.Request, after: urllib.request.Request) -> None:
+        if before in self._public:
+            self._public.add(after)
+
+    def connect(
+        self, request: urllib.request.Request, place: tuple[str, int], *more: Any
+    ) -> socket.socket:
+        """Connect, as http.client does, which sends nothing before this returns."""
+        connection = socket.create_connection(place, *more)
+        # a proxy connects for us, and its own address is not the one that is asked for
+        if place[0] == (urlsplit(request.full_url).hostname or ""):
+            address = connection.getpeername()[0]
+            if is_public(address):
+                self._public.add(request)
+            elif request in self._public:
+                connection.close()
+                raise NotPublic(f"it refers to {address}, an address that is not public")
+        return connection
+
+
+def _connection_maker(
+    kind: type[http.client.HTTPConnection], chains: _Chains | None, request: urllib.request.Request
+) -> Any:
+    """Return what urllib makes its connection with."""
+
+    def make(host: str, **given: Any) -> http.client.HTTPConnection:
+        made = kind(host, **given)
+        if chains:
+            vars(made)["_create_connection"] = partial(chains.connect, request)
+        return made
+
+    return make
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, chains: _Chains | None) -> None:
+        super().__init__()
+        self._chains = chains
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_connection_maker(http.client.HTTPConnection, self._chains, req), req)
+
+
 class _Https(urllib.request.HTTPSHandler):
     """Used for every address of a chain of redirects: each site's own certificate counts."""
 
-    def __init__(self, checked: ssl.SSLContext, indexes: Indexes) -> None:
+    def __init__(self, checked: ssl.SSLContext, indexes: Indexes, chains: _Chains | None) -> None:
         super().__init__()
-        self._checked, self._indexes = checked, indexes
+        self._checked, self._indexes, self._chains = checked, indexes, chains
         self._unchecked = ssl.create_default_context()
         self._unchecked.check_hostname = False
         self._unchecked.verify_mode = ssl.CERT_NONE
@@ -119,13 +193,17 @@ class _Https(urllib.request.HTTPSHandler):
         trusted = self._indexes.is_trusted(req.full_url)
         context = self._unchecked if trusted else self._checked
         try:
-            return self.do_open(http.client.HTTPSConnection, req, context=context)
+            maker = _connection_maker(http.client.HTTPSConnection, self._chains, req)
+            return self.do_open(maker, req, context=context)
         except urllib.error.URLError as e:
             e.filename = req.full_url  # the site to blame, at the end of redirects
             raise
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
+    def __init__(self, chains: _Chains | None) -> None:
+        self._chains = chains
+
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
         headers: Message, newurl: str,
@@ -137,6 +215,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         header = req.get_header("Authorization")
         if new and header and url_origin(new.full_url) == url_origin(req.full_url):
             new.add_unredirected_header("Authorization", header)
+        if new and self._chains:
+            self._chains.follow(req, new)
         return new
 
 

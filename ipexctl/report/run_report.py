@@ -28,14 +28,19 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison import difference_lines
 from ipexctl.report.comparison.recorded_inputs import RunInputs, RunRecord
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
-from ipexctl.report.material.host_record import HostRecord, Printed, read_host_record
+from ipexctl.report.material.host_record import (
+    HostRecord,
+    Printed,
+    RecordedAnswer,
+    read_host_record,
+)
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
 from ipexctl.report.report_page import Assets, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.checkpoints.listed_checkpoints import explain_beginning
-from ipexctl.run.follow_attempts import filter_attempts, read_record
+from ipexctl.run.follow_attempts import RecordAnswer, filter_attempts, read_record
 from ipexctl.run.jobs.metrics import RankPoint, measure_run_speed, read_metrics
 from ipexctl.run.jobs.ps import ask_run_hosts, find_run, gather_runs
 from ipexctl.run.outcome.listed_runs import ListedRun
@@ -146,9 +151,10 @@ def read_assets() -> Assets:
 def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     """Read the hosts' records of an attempt."""
     fields = ("began", "records", "samples")
+    answers = ask_run_hosts(fleet, run, "run.run_list.record", form=RecordedAnswer)
     records = [
         read_host_record(name, {field: answer[field] for field in fields})
-        for name, answer in ask_run_hosts(fleet, run, "run.run_list.record").items()
+        for name, answer in answers.items()
     ]
     return make_attempt(run, records, read_document(FOLDER / "runs" / run.id / "result.json"))
 
@@ -166,7 +172,9 @@ def make_attempt(
 def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str, str], ...]:
     """Return the checkpoint from which each attempt began, or why from none, by the longest record
     of the hosts."""
-    answers = ask_run_hosts(fleet, run, "restart.attempts.record", run_id=run.first_id)
+    answers = ask_run_hosts(
+        fleet, run, "restart.attempts.record", form=RecordAnswer, run_id=run.first_id
+    )
     records = sorted((read_record(answer["story"]) for answer in answers.values()), key=len)
     lines = filter_attempts(records[-1] if records else ())
     return tuple((line.attempt, line.checkpoint, explain_beginning(line)) for line in lines)

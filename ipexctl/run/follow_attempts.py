@@ -86,6 +86,14 @@ def describe_attempt(line: AttemptBegins) -> str:
     return attempt + (f" from the beginning: {explain_beginning(line)}" if line.kept else "")
 
 
+@dataclass(frozen=True)
+class RecordAnswer:
+    """What a host's answer about the record of a run must have."""
+
+    alive: bool
+    story: tuple[dict[str, Any], ...]
+
+
 def read_record(raw: Any) -> tuple[RecordLine, ...]:
     """Return the lines that have the declared values."""
     lines = []
@@ -311,7 +319,7 @@ class Attempts:
 
     def _read_records(self) -> list[tuple[RecordLine, ...]]:
         """Return the record of the run as each host has it."""
-        answers = self._ask_hosts("record")
+        answers = self._ask_hosts("record", RecordAnswer)
         self.alive = any(answer["alive"] is True for answer in answers)
         records = [read_record(answer["story"]) for answer in answers]
         for line in (line for record in records for line in record):
@@ -344,13 +352,18 @@ class Attempts:
             self.painter.note(waits)
         return waits or previous
 
-    def _ask_hosts(self, operation: str, **fields: object) -> list[Answer]:
+    def _ask_hosts(
+        self, operation: str, form: type[object] | None = None, **fields: object
+    ) -> list[Answer]:
         """Ask the hosts; those that do not answer are not asked again: each would take long."""
 
         def one(host: Host) -> Answer:
             root, agent = self.fleet.root_of(host), self.fleet.agents[host]
             request = {"root": root, "known_as": host.name, "run_id": self.run_id, **fields}
-            return agent.call(f"restart.attempts.{operation}", request, timeout=ANSWER).done
+            answer = agent.call(f"restart.attempts.{operation}", request, timeout=ANSWER).done
+            if form:
+                answer.read(form)
+            return answer
 
         answers = fan_out([host for host in self.fleet.agents if host not in self.silent], one)
         self.silent |= {host for host, answer in answers.items() if isinstance(answer, HostDown)}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base import quoting
-from ipexctl.base.host_answer import read_rows
 from ipexctl.base.located_errors import nearest_word
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.facts.env_choice import asked_env
@@ -105,7 +104,7 @@ def installed_variables(
             return ()
         if told:
             answer = agent.call("facts.read_other_runs.list", {"root": fleet.root_of(host)}).done
-            for run in read_rows(LiveRun, answer["runs"]):
+            for run in answer.rows("runs", LiveRun):
                 note(f"{host.name}: {run.title} is running here: {run.usage_text}")
         choice = choice_here()
         request = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}

@@ -95,6 +95,47 @@ def test_what_a_host_bends_is_not_obeyed(tmp_path: Path, every: int, seed: int) 
         assert not OBEYED.search(path.read_text()), path
 
 
+ODD = """#!/usr/bin/python3 -IS
+import json, os, sys
+plain = json.dumps
+
+def dumps(value, *args, **more):
+    done = value.get("done") if isinstance(value, dict) else None
+    kept = open("ODD").read().split() if os.path.exists("ODD") else None
+    if isinstance(done, dict) and kept is not None and not any(name in done for name in kept):
+        value = dict(value, done={name: [{"x": [None]}] for name in done})
+    return plain(value, *args, **more)
+
+json.dumps = dumps
+exec(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1][3:])
+"""
+
+
+# these print facts of the host, or nothing, and its failure in other words
+ELSEWHERE = ("doctor --json", "doctor --print", "support", "ps -a --json")
+READ_RUNS = ("why", "report")
+
+
+@pytest.mark.parametrize("kept", ["", "runs"])
+def test_a_host_whose_every_value_has_another_type_fails(tmp_path: Path, kept: str) -> None:
+    """`kept`: but for answers with this."""
+    here, odd, python = Here(tmp_path), tmp_path / "odd", tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(ODD.replace("/usr/bin/python3", sys.executable, 1).replace("ODD", str(odd)))
+    python.chmod(0o755)
+    honest = here.call("run", "-n", "2", "--force", "train.py", "1", "0")
+    assert honest.returncode == 0, honest
+    env = {**here.env, "PATH": f"{python.parent}:{here.env['PATH']}"}
+    assert ipexctl("ps", "-a", cwd=here.code, env=env).returncode == 0
+    odd.write_text(kept)
+    commands = [line for line in COMMANDS if line not in ELSEWHERE]
+    for command in [line for line in commands if line.split()[0] in READ_RUNS or not kept]:
+        done = ipexctl(*command.split(), cwd=here.code, env=env)
+        assert done.returncode not in (0, 2, 70), (command, done)
+        assert "localhost" in done.stdout + done.stderr, (command, done)
+        assert re.search(r"sent (an )?invalid", done.stdout + done.stderr), (command, done)
+
+
 DIES = """#!/usr/bin/python3 -IS
 import json, sys
 plain = json.dumps

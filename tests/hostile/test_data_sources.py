@@ -11,12 +11,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from ipexctl.packages import file_fetch
+from ipexctl.packages import file_fetch, http_opener
 from tests.cli import Ended, ipexctl
 
 pytest.importorskip("huggingface_hub")
@@ -25,7 +25,7 @@ Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 
 @contextmanager
-def serving(answer: Answer) -> Iterator[str]:
+def serving(answer: Answer, address: str = "127.0.0.1") -> Iterator[str]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             with suppress(OSError):
@@ -35,10 +35,10 @@ def serving(answer: Answer) -> Iterator[str]:
 
         def log_message(self, *_: object) -> None: ...
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = http.server.ThreadingHTTPServer((address, 0), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield f"http://{address}:{server.server_port}"
     server.shutdown()
     server.server_close()
 
@@ -173,6 +173,62 @@ def test_a_reference_to_what_is_not_http_is_not_followed(
     assert not asked
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "secret"]
     assert not [path for path in kept if b"secret" in path.read_bytes()]
+
+
+def one_file(request: http.server.BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.send_header("Content-Length", "6")
+    request.end_headers()
+    if request.command == "GET":
+        request.wfile.write(b"secret")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "taken"),
+    [
+        ("127.0.0.2", ["127.0.0.1"], False),
+        ("127.0.0.2", ["127.0.0.2", "127.0.0.1"], False),
+        ("127.0.0.1", ["127.0.0.2", "127.0.0.1"], False),
+        ("127.0.0.2", ["127.0.0.2"], True),
+        ("127.0.0.1", ["127.0.0.1"], True),  # the user named it
+        ("127.0.0.1", ["127.0.0.2"], True),
+    ],
+)
+def test_a_public_server_does_not_refer_to_private_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: list[str], taken: bool
+) -> None:
+    """127.0.0.2 counts as a public one here."""
+    monkeypatch.setattr(http_opener, "is_public", lambda address: address == "127.0.0.2")
+    asked: list[int] = []
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(1)
+        one_file(request)
+
+    with ExitStack() as stack:
+        url = stack.enter_context(serving(answer, then[-1]))
+        for address in reversed([first, *then[:-1]]):
+            url = stack.enter_context(serving(redirecting(f"{url}/set.csv"), address))
+        done = pull(tmp_path, url, f"{url}/set.csv")
+    kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert bool(asked) is taken and (b"secret" in kept) is taken, done
+    if not taken:
+        assert done.slug == "pull-failed" and "not public" in done.stderr, done
+        assert then[-1] in done.stderr, done
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("8.8.8.8", True), ("2606:4700::1111", True), ("10.1.2.3", False), ("172.16.0.1", False),
+        ("192.168.1.1", False), ("127.0.0.1", False), ("169.254.169.254", False), ("::1", False),
+        ("fe80::1%eth0", False), ("fd00::1", False), ("::ffff:127.0.0.1", False),
+        ("2002:7f00:1::", False), ("0.0.0.0", False), ("100.64.0.1", False), ("224.0.0.1", False),
+        ("::", False), ("::ffff:8.8.8.8", True), ("64:ff9b::a00:1", False),
+    ],
+)  # fmt: skip
+def test_private_addresses_are_known(address: str, public: bool) -> None:
+    assert http_opener.is_public(address) is public
 
 
 def test_redirects_in_circles_end(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.remote_file import Content, RemoteFile
+from ipexctl.data import unpack_files as unpack_module
 from ipexctl.data.rules.pulled_tree import archive_suffix
 from ipexctl.data.unpack_files import unpack_files
 from tests.refused import refused
@@ -203,6 +204,41 @@ def test_what_does_not_fit_on_the_disk_is_not_begun(tmp_path: Path) -> None:
         unpacked(tmp_path, set__tar__gz=gzip.compress(bomb))
     assert "XDG_CACHE_HOME" in e.value.hint
     assert tree(tmp_path).keys() == {"fetched", "fetched/set__tar__gz"}
+
+
+MANY = [f"{n}" for n in range(3000)]
+DEEP = ["/".join([f"{n}", *"x" * 600]) for n in range(5)]  # each member with many folders
+
+
+@pytest.mark.parametrize(
+    ("key", "names"), [("set__tar__gz", MANY), ("set__tar__gz", DEEP), ("set__zip", DEEP)]
+)
+def test_a_small_archive_does_not_become_any_number_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, names: list[str]
+) -> None:
+    monkeypatch.setattr(unpack_module, "FEW_ENTRIES", 1000)
+    out = io.BytesIO()
+    if key == "set__zip":
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in names:
+                archive.writestr(name, b"")
+    else:
+        with gzip.GzipFile(fileobj=out, mode="wb") as stream:
+            for name in names:
+                stream.write(tarfile.TarInfo(name).tobuf(tarfile.PAX_FORMAT))
+            stream.write(END)
+    with refused("archive-too-many", "files and folders") as e:
+        unpacked(tmp_path, **{key: out.getvalue()})
+    assert "data push FOLDER" in e.value.hint
+    assert tree(tmp_path).keys() == {"fetched", f"fetched/{key}"}
+
+
+def test_many_small_files_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack_module, "FEW_ENTRIES", 1000)
+    names = [f"{n % 10}/{n}" for n in range(2000)]
+    members = b"".join(member(name, os.urandom(150)) for name in names)
+    folder = unpacked(tmp_path, set__tar__gz=gzip.compress(members + END))
+    assert sum(path.is_file() for path in folder.rglob("*")) == len(names)
 
 
 def test_what_a_killed_process_left_is_unpacked_again(tmp_path: Path) -> None:

@@ -74,6 +74,15 @@ class HostRecord:
     samples: tuple[RecordedSample, ...] = ()
 
 
+@dataclass(frozen=True)
+class RecordedAnswer:
+    """What a host's answer must have."""
+
+    began: float
+    records: tuple[dict[str, Any], ...]
+    samples: tuple[dict[str, Any], ...]
+
+
 def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
     """Read a host's records. Invalid values are left out: a host may send anything."""
     records = [r for r in list_of(raw.get("records")) if isinstance(r, dict)]

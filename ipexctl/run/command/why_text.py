@@ -10,7 +10,8 @@ from ipexctl.base.wrapping import wrap_text
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.hang import diagnosis_layout
 from ipexctl.run.jobs.why import Why
-from ipexctl.terminal.console import print_text, stdout_console
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import not_shown
 
 
 def show_why(why: Why, stacks: bool = False) -> None:
@@ -20,6 +21,7 @@ def show_why(why: Why, stacks: bool = False) -> None:
     if stacks and why.situation:
         for line in diagnosis_layout.stack_lines(why.situation):
             print_text(console, line)
+    print_lines(stderr_console(), not_shown(why.recaps, why.answered))
 
 
 def why_lines(why: Why, width: int) -> Iterator[str]:

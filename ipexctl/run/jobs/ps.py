@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_answer import Answer, read_rows
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.attempt_record import KeeperQuestion
 from ipexctl.common.root_paths import ATTEMPT
@@ -168,7 +168,7 @@ def _settle_queued_run(fleet: Fleet, host: Host, report: RunOnHost, *, wakes: bo
 
 def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
-        return read_rows(LiveRun, fleet.call(host, "facts.read_other_runs.list")["runs"])
+        return fleet.call(host, "facts.read_other_runs.list").rows("runs", LiveRun)
 
     by_host = fleet.map_hosts(one).items()
     return tuple((host.name, run) for host, runs in by_host for run in runs if not run.own)
@@ -205,15 +205,20 @@ def stop_run(
 
 
 def ask_run_hosts(
-    fleet: Fleet, run: ListedRun, operation: str, only: Collection[str] | None = None, **fields: Any
-) -> dict[str, Answer]:
+    fleet: Fleet, run: ListedRun, operation: str, only: Collection[str] | None = None, *,
+    form: type[Any] | None = None, **fields: Any,
+) -> dict[str, Answer]:  # fmt: skip
     """Call an operation on the hosts that reported the run, or `only` on these; return the answers
-    by the hosts' names in it."""
+    by the hosts' names in it. `form`: a dataclass with the values that an answer must have."""
     hosts = map_reporting_hosts(fleet, run).items()
     names = {host: name for name, host in hosts if only is None or name in only}
 
     def ask(host: Host) -> Answer:
-        return fleet.call(host, operation, **{"run_id": run.id, "known_as": names[host], **fields})
+        request = {"run_id": run.id, "known_as": names[host], **fields}
+        answer = fleet.call(host, operation, **request)
+        if form:
+            answer.read(form)
+        return answer
 
     return {names[host]: answer for host, answer in fleet.map_hosts(ask, list(names)).items()}
 
@@ -384,6 +389,8 @@ def gather_runs(
             fleet.reconnect(host)
             done = ask(host)
         rows = done.value("runs", tuple[dict[str, Any], ...])
+        for row in rows:
+            Answer(host.name, row).read(listed_runs.LeastKnown)
         return [listed_runs.read_on_host(host.name, row, known_failures) for row in rows]
 
     reports = fleet.map_hosts(one, hosts).values()

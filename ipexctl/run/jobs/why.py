@@ -72,12 +72,22 @@ class Why(AskedRun):
         return worst_exit([super().exit_code, EXIT_FAILED if failed else EXIT_OK])
 
 
+@dataclass(frozen=True)
+class _WhyAnswer:
+    """What an answer must have; the rest is read as far as it is known."""
+
+    alive: bool
+    quiet: float
+    computes: bool
+    ends: tuple[dict[str, Any], ...]
+
+
 def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
     """Explain what a run waits for, by its journals if it has ended, else by its hosts."""
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text, newest=NEWEST)
         began = time.monotonic()
-        answers = ask_run_hosts(fleet, run, "run.run_list.why")
+        answers = ask_run_hosts(fleet, run, "run.run_list.why", form=_WhyAnswer)
         run = _reread_run(fleet, run)
         diagnosis = (
             _diagnose_from_journals(run)

@@ -82,6 +82,18 @@ class About:
 
 
 @dataclass(frozen=True)
+class LeastKnown:
+    """What each host knows of each of its runs, and its answer must have. The rest may be missing
+    in journals that were cut, or are of another version."""
+
+    run: str = field(metadata=by(matching_text(RUN_ID)))
+    alive: bool
+    begun: bool
+    started: int
+    ok: int
+
+
+@dataclass(frozen=True)
 class RunOnHost:
     """What one host's journal of a run says."""
 
