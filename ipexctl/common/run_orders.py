@@ -81,6 +81,7 @@ class StartOrder(Message):
     checkpoint_gap: float = 0.0  # seconds, the longest between two files of a checkpoint so far
     keys: "dict[str, str]" = {}  # of the hosts' TLS
     returned: bool = False  # for a new keeper of a host that was lost
+    woken: bool = False  # for the keeper of a queued run that waits again
     host: str = ""
     root: str = ""
 

@@ -334,15 +334,17 @@ class Attempts:
         return next(iter(gather_runs(self.fleet, only=self.run_id, hosts=hosts)), None)
 
     def _read_queue_text(self) -> str:
-        """Return the run's place in the queue; "" if it has begun. Its keepers have to start, and
-        to agree on which of them leads."""
+        """Return the run's place in the queue, or where it has begun. Its keepers have to start,
+        and to agree on which of them leads."""
         began, run = time.monotonic(), self._read_run()
         while not (run and (run.waits if run.queued else run.alive)):
             if time.monotonic() - began > WAITS:
                 break
             time.sleep(SOON)
             run = self._read_run()
-        return run.queue_text if run and run.queued else ""
+        if run and not run.queued and run.alive:
+            return f"{run.id} has begun on {fold(run.about.hosts)}"
+        return run.queue_text if run and run.queued else f"{self.run_id} is queued"
 
     def _note_waits(self, previous: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""

@@ -171,7 +171,7 @@ class _Run:
         with trace.span("preflight"):
             self._run_preflight(wide, {host: nodes[host] for host in used})
         resumed = self._find_checkpoint()
-        self.painter.planned(self.run_id, plan)
+        self._show_plan(plan)
         if self.options.detach:  # the user may be away when it ends
             self._prune_old_runs(used)
         with trace.span("sync"):
@@ -245,6 +245,11 @@ class _Run:
 
     def _plan_run(self, nodes: Sequence[PlannedHost], options: RunOptions) -> LaunchPlan:
         return make_run_plan(nodes, options, self.script, self.held, self.run_id)
+
+    def _show_plan(self, plan: LaunchPlan) -> None:
+        """Show the plan; on a terminal, a place in the queue is all that is said with -d."""
+        if not (self.options.queue and self.options.detach) or self.painter.as_data:
+            self.painter.planned(self.run_id, plan)
 
     def _lay_out_checkpoint(
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, PlannedHost],

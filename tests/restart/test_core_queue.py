@@ -239,7 +239,7 @@ def test_a_run_that_is_over_gives_its_cpus_to_others_while_its_leader_stays() ->
         keeper = types.SimpleNamespace(
             queue=first, part=part, alone=False, record=types.SimpleNamespace(end=None),
             state=types.SimpleNamespace(place=None), set_state=lambda name, value: None,
-            find_missing=str,
+            find_missing=str, find_sleeping=lambda now: [],
         )  # fmt: skip
         first.order = CLAIMS
         Keeper.look_at_queue(keeper, 1.0)

@@ -211,12 +211,9 @@ def test_hints_name_a_run_by_its_name(name, word) -> None:
     assert [note.split()[-1] for note in notes[1:]] == [word, word]
 
 
-def test_hints_about_a_queued_run_follow_its_place() -> None:
-    place, *hints = notes_on_leaving(DetachedRun("r9", queued="r9 is queued: place 2"), "bert")
-    assert place == "r9 is queued: place 2"
-    assert [hint.split() for hint in hints] == [
-        ["ipexctl", "ps"], ["ipexctl", "attach", "bert"], ["ipexctl", "stop", "bert"]
-    ]  # fmt: skip
+def test_of_a_run_that_stays_in_the_queue_one_line_is_said_with_its_place() -> None:
+    queued = DetachedRun("r9", queued="r9 is queued: place 2")
+    assert notes_on_leaving(queued, "bert") == ["r9 is queued: place 2"]
 
 
 def notes_on_leaving(run: DetachedRun, name: str) -> list[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ipexctl.common.attempt_record import AttemptBegins, QueuedRun, RunEnded, RunQueued
+from ipexctl.remote.restart.keeper import WAKES, Keeper
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal, queued_runs
 from ipexctl.run.command.ps_text import run_lines
+from ipexctl.run.jobs.ps import may_wait_again
 from ipexctl.run.outcome.listed_runs import (
     ListedState,
     merge_runs,
@@ -124,3 +127,32 @@ def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
     last = next(run for run in runs if run.id == ids[0])
     assert name_runs_before(last, runs) == (ids[2], "lr-0.1", f"{ids[3]} of bob")
     assert name_runs_before(next(run for run in runs if run.id == ids[2]), runs) == ()
+
+
+def test_a_run_that_waits_again_is_after_earlier_ones_that_do_not_yet(host: Host) -> None:
+    """A command wakes the runs of an account one after the other, after a reboot."""
+    lines = [RunQueued(since, {}).document() for since in (1000.0, 999.5, 1001.0)]
+    runs = [host.add_run(number, line, order=True) for number, line in enumerate(lines, 1)]
+    host.add_run(9, RunQueued(900.0, {}).document(), STOPPED)
+    keeper = SimpleNamespace(
+        order=start_order(host="node01").replace(woken=True), began=50.0, base=runs[0],
+        restart_plan=SimpleNamespace(queued=1000.0), runs=str(host.root / "runs"), name="node01",
+    )  # fmt: skip
+    earlier = Keeper.find_sleeping(keeper, 51.0)
+    assert [(run.since, run.run) for run in earlier] == [(999500, runs[1])]
+    assert Keeper.find_sleeping(keeper, 51.0 + WAKES) == []  # nobody wakes it
+    keeper.order = start_order(host="node01")
+    assert Keeper.find_sleeping(keeper, 51.0) == []
+
+
+@pytest.mark.parametrize(
+    ("any_of", "seen", "wakes"), [(0, 3, True), (0, 2, False), (1, 2, True), (1, 1, False)]
+)
+def test_a_queued_run_waits_again_if_enough_of_its_hosts_say_that_it_waits(
+    any_of: int, seen: int, wakes: bool
+) -> None:
+    about = {"hosts": ["node01", "node02", "node03"], "any_of": any_of}
+    row = {"run": "20261129-120000-000001", "waited": True, "queued": True, "asleep": True}
+    names = [f"node0{number + 1}" for number in range(seen)]
+    (run,) = merge_runs(read_on_host(name, {**row, "host": name, "about": about}) for name in names)
+    assert may_wait_again(run) == wakes

@@ -29,7 +29,7 @@ def op_wake(call, root, known_as, run_id):
     """Start the keeper of a queued run again, which ended or was killed with its host."""
     order = queued_runs.read_order(run_folders.folder_of(root, run_id), known_as)
     if order is not None:
-        op_spare(call, **order)
+        op_spare(call, **dict(order, woken=True))
     return {}
 
 

@@ -17,6 +17,7 @@ from ipexctl.common.attempt_record import (
     KeeperAnswer,
     KeeperQuestion,
     Leads,
+    QueuedRun,
     RecordLine,
     RunEnded,
     RunQueued,
@@ -42,6 +43,7 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.checkpoints import checkpoint_rules, checkpoint_transfer
 from ipexctl.remote.checkpoints.copy_folder import Changed
 from ipexctl.remote.connection import hub_link
+from ipexctl.remote.facts.read_other_runs import user_name
 from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -66,6 +68,7 @@ SAYS = 2.0  # seconds until a state or an order is sent again
 ALONE = 5.0  # seconds beyond the lease without a leader
 LOST = 600.0  # seconds without a leader, until this keeper ends
 FOREVER = float("inf")  # a queued run waits until its hosts are back
+WAKES = 60.0  # seconds for a command to start the keepers of earlier queued runs again
 COMMIT = 10.0  # for a line to become part of the record
 SMALLER = "not more than half of the voters are reached from %s"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
@@ -126,7 +129,9 @@ class Keeper:
         self.said = {}  # type: dict[str, HostReport]  # the last report of each host
         self.next_word = self.next_order = 0.0
         self.term, self.alone = 0, False
-        self.led = self.turned = time.monotonic()  # when a leader was heard, and the last turn
+        self.began = self.led = self.turned = (
+            time.monotonic()
+        )  # when a leader was heard, and the last turn
         self.over = False
         self.ending = 0.0  # since when it is known that the run is over
         self.awaited = set()  # type: set[str]  # hosts that were away then, and have not come since
@@ -363,9 +368,25 @@ class Keeper:
             order = LEFT
         place = self.queue.follow(order, now)
         if place is not None:
-            place = place.replace(lacks=self.find_missing())
+            earlier = [] if place.claimed else self.find_sleeping(now)
+            place = place.replace(lacks=self.find_missing(), before=earlier + place.before)
         if place not in (None, self.state.place):
             self.set_state("place", place)
+
+    def find_sleeping(self, now):
+        """Return the earlier runs of this user that have no keeper here yet. After a reboot, the
+        command that lets this run wait again does so for these, too: until then it is after them.
+        """
+        if not self.order.woken or now - self.began > WAKES:
+            return []
+        own = self.restart_plan.queued, self.base
+        runs = [row for row in queued_runs.list_orders(self.runs, self.name) if row < own]
+        owner = user_name(os.getuid())
+        return [
+            QueuedRun(int(since * 1000), run, owner)
+            for since, run in sorted(runs)
+            if not control.is_alive(run, control.keeper_of(self.name))
+        ]
 
     def find_missing(self):
         """Return what a queued run needs and this host has no more, "" if it has all."""

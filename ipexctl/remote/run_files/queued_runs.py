@@ -6,6 +6,8 @@ from contextlib import suppress
 
 from ipexctl.common import files
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.tolerant_reads import names_in
+from ipexctl.remote.run_files import journal
 
 
 def order_path(folder, host):
@@ -20,6 +22,18 @@ def keep_order(folder, order: StartOrder):
 def read_order(folder, host):
     """Return the orders as a document; None if the run is not queued any more."""
     return files.read_json(order_path(folder, host))
+
+
+def list_orders(runs, host):
+    """Return (since when, run) of each run that is queued on this host, also without a keeper."""
+    queued = []
+    for run in names_in(runs):
+        folder = os.path.join(runs, run)
+        if os.path.exists(order_path(folder, host)):
+            for line in journal.read_lines(journal.attempts_path(folder, host))[:1]:
+                if isinstance(line.get("queued"), float):
+                    queued.append((line["queued"], run))
+    return queued
 
 
 def forget_order(folder, host):

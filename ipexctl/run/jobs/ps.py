@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.attempt_record import KeeperQuestion
 from ipexctl.common.root_paths import ATTEMPT
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, Unreachable, worst_exit
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of, project_top
 from ipexctl.machines.agent_start import AHEAD, Ahead
-from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.run_filter import read_filter
@@ -141,20 +141,37 @@ def list_runs(
 
 
 def settle_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
-    """Start keepers of queued runs again where they have ended; return whether there are any. All
-    hosts of a run have to say that it waits: one that is not asked may know that it was stopped."""
+    """Start keepers of queued runs again where they have ended, in the order of the queue; return
+    whether there are any. `runs`: the newest first."""
     by_name, found = {host.name: host for host in fleet.alive}, False
-    for run in runs:
-        waits = run.queued and {report.host for report in run.seen} >= set(run.about.hosts)
-        for report in run.seen if waits or run.over else ():
-            if report.asleep and report.target in by_name:
-                found = True
-                with suppress(IpexctlError):
-                    _settle_queued_run(fleet, by_name[report.target], report, wakes=waits)
+    for run in reversed(runs):
+        waits = may_wait_again(run)
+        asleep = {
+            by_name[report.target]: report
+            for report in (run.seen if waits or run.over else ())
+            if report.asleep and report.target in by_name
+        }
+        settle = partial(_settle_queued_run, fleet, asleep, wakes=waits)
+        settled = fan_out(list(asleep), settle)
+        found = found or bool(asleep)
+        woken = [host.name for host, down in settled.items() if waits and down is None]
+        if woken:
+            fleet.target.note(f"{run.id} waits again on {fold(woken)}, where its keepers had ended")
     return found
 
 
-def _settle_queued_run(fleet: Fleet, host: Host, report: RunOnHost, *, wakes: bool) -> None:
+def may_wait_again(run: ListedRun) -> bool:
+    """Return whether a queued run may be woken: one of its hosts that is not asked may know that it
+    was stopped, so all have to say that it waits, or most if it does not need all of them."""
+    seen = {report.host for report in run.seen} & {*run.about.hosts}
+    most = run.about.any_of > 0 and 2 * len(seen) > len(run.about.hosts)
+    return run.queued and (most or len(seen) == len(run.about.hosts))
+
+
+def _settle_queued_run(
+    fleet: Fleet, asleep: Mapping[Host, RunOnHost], host: Host, *, wakes: bool
+) -> None:
+    report = asleep[host]
     if not wakes:
         op = "restart.attempts.forget"
         fleet.call(host, op, known_as=report.host, run_id=report.run, by="")
@@ -163,7 +180,6 @@ def _settle_queued_run(fleet: Fleet, host: Host, report: RunOnHost, *, wakes: bo
     record = Ahead("restart.attempts.record", request, fork="restart.attempts.begin")
     fleet.reconnect(host, ahead=[record]).wait(AHEAD)
     fleet.agents[host].call("restart.attempts.wake", request)
-    fleet.target.note(f"{report.run} waits again on {host.name}, where its keeper had ended")
 
 
 def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:

@@ -121,7 +121,7 @@ class DetachedRun:
 
     run_id: str
     why: str = ""
-    queued: str = ""  # its place, if it waits in the queue
+    queued: str = ""  # with --queue: its place, or where it has begun
 
     @property
     def exit_code(self) -> int:

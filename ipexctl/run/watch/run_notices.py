@@ -116,7 +116,7 @@ def note_detached_run(
         painter.note("the run continues if its hosts are up")
     else:
         painter.note(run.queued or f"run {run.run_id} continues in the background")
-    for command in (*["ps"] * bool(run.queued), f"attach {word}", f"stop {word}"):
+    for command in () if run.queued else (f"attach {word}", f"stop {word}"):
         painter.note("  " + spell_hint(f"ipexctl {command}", target, root))
     if patterns := compose_fetch_words(options):
         painter.note("files are not fetched at its end; when it has ended:")

@@ -133,7 +133,7 @@ class Painter:
         self._backlog = 0  # characters in them
         self._dropped = 0  # lines
         self._missed: set[int] = set()  # ranks whose last lines were dropped
-        self._data = getattr(view, "as_data", False)  # a view for programs gets every line
+        self.as_data = getattr(view, "as_data", False)  # a view for programs gets every line
         self._traces: InterruptTraces | None = None
         self._bug: BaseException | None = None
         self._thread = threading.Thread(target=self._paint_queue, daemon=True)
@@ -150,7 +150,7 @@ class Painter:
 
     def hide_interrupt_traces(self) -> None:
         """Hide the tracebacks of ranks that are ended from now on."""
-        if not self._data:
+        if not self.as_data:
             self._traces = self._traces or InterruptTraces(known_failures)
 
     def end_rank_output(self, host: str, rank: int) -> None:
