@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl import __version__
+from ipexctl.base import sizes
 from ipexctl.base.sizes import seconds_of
 from tests.cli import Ended, ipexctl
 
@@ -162,3 +163,22 @@ def test_durations(text, seconds) -> None:
 @pytest.mark.parametrize("text", ["", "h", "5x", "1h30", "-1", "1 h", "9" * 10])
 def test_what_is_no_duration(text) -> None:
     assert seconds_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"), (7.5, "8 s"), (59.6, "1 min"), (119.7, "2 min"), (200.0, "3 min 20 s"),
+        (3599.6, "1 h"), (7550.0, "2 h 6 min"), (7200 + 59.6 * 60, "3 h"), (-1.0, "0 s"),
+        (86400 * 2 - 60, "2 d"), (90000.0, "1 d 1 h"),
+    ],
+)  # fmt: skip
+def test_durations_are_rounded(seconds, text) -> None:
+    assert sizes.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (7.46, "7.5 s"), (59.97, "1 min"), (75.0, "1 min 15 s")]
+)
+def test_short_durations_have_a_tenth(seconds, text) -> None:
+    assert sizes.short_duration(seconds) == text

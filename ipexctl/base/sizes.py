@@ -28,15 +28,24 @@ def bit_rate(rate: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return `12 s`, `3 min 20 s` or `2 h 5 min`: at most two units."""
-    rest, texts = max(0, int(seconds)), list[str]()
+    """Return `12 s`, `3 min 20 s` or `2 h 5 min`: at most two units, rounded."""
+    rest = max(0, round(seconds))
+    largest = next((n for n, (size, _) in enumerate(_UNITS) if rest >= size), len(_UNITS) - 1)
+    smallest = _UNITS[min(largest + 1, len(_UNITS) - 1)][0]
+    rest = (rest + smallest // 2) // smallest * smallest
+    texts = list[str]()
     for size, unit in _UNITS:
         count, rest = divmod(rest, size)
         if count or (unit == "s" and not texts):
             texts.append(f"{count} {unit}")
-        if texts and (len(texts) == 2 or not rest):
+        if texts and not rest:
             break
     return " ".join(texts)
+
+
+def short_duration(seconds: float) -> str:
+    """Return the same with a tenth of a second below a minute: `12.3 s`."""
+    return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
 
 
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"

@@ -86,6 +86,7 @@ class Sample(Event, HostLoad):
     event = "load"
     stopped: "dict[int, float]" = {}  # rank -> seconds since it was stopped
     ranks: "dict[int, float]" = {}  # CPUs that their processes kept busy
+    doing: "dict[int, Line]" = {}  # what ranks without output do: "importing torch", ""
 
 
 class Swept(Event):

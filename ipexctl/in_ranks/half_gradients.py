@@ -1,9 +1,11 @@
 """run --compress: send gradients of DistributedDataParallel in half precision.
 
 A communication hook is registered when a model is wrapped. If the script registers its own hook,
-that one is used. Works with torch 1.10 and newer.
+that one is used. At its end rank 0 says if nothing was compressed, and why, also in the run's
+summary. Works with torch 1.10 and newer.
 """
 
+import atexit
 import functools
 import math
 import os
@@ -16,11 +18,23 @@ LOST = 0.25  # share of nonzero gradients, of a weight or in all, whose loss cha
 EVERY = 64  # steps: counting takes as long as a few casts
 registered = weakref.WeakKeyDictionary()  # type: weakref.WeakKeyDictionary  # DDP module -> Hook
 said = set()  # type: set
+MAIN = "IPEXCTL_COMPRESS_MAIN"  # the rank's first Python: those that it starts may have no model
+outcome = {"compressed": False, "why": "the script built no DistributedDataParallel model"}
 
 
 def begin(after_import):
     if os.environ.get("IPEXCTL_COMPRESS") in NAMES:
         after_import("torch.nn.parallel.distributed", wrap_ddp_module)
+        pid = str(os.getpid())
+        if is_first() and os.environ.setdefault(MAIN, pid) == pid:
+            atexit.register(say_if_unused, os.getpid())
+
+
+def say_if_unused(pid):
+    """Say at the end of a script that succeeded that the option had no effect."""
+    failed = hasattr(sys, "last_type")
+    if not outcome["compressed"] and not failed and os.getpid() == pid:
+        warn_once("unused", "nothing was compressed: %s" % outcome["why"])
 
 
 def wrap_ddp_module(module):
@@ -79,10 +93,13 @@ def compress_gradients(ddp):
 
     group = ddp.process_group
     if group.size() < 2:
+        outcome["why"] = "the model's group has one rank"
         return
+    outcome["why"] = "the model exchanged no float32 gradients"
     dtype = getattr(torch, NAMES[os.environ["IPEXCTL_COMPRESS"]])
     why = why_not(ddp, dtype, group)
     if why:
+        outcome["why"] = why
         say_once("not used, as %s" % why)
         return
     hook = Hook(ddp, dtype, group)
@@ -125,6 +142,7 @@ class Hook(object):
 
     def give_way(self, hook):
         self.gave_way = True
+        outcome["why"] = describe_user_hook(hook)
         say_once("not used, as %s" % describe_user_hook(hook))
 
     def current_group(self):
@@ -145,6 +163,7 @@ def reduce_compressed_bucket(own_hook, bucket):
     wide.div_(group.size())
     half = None
     if dtype is not None and wide.dtype == torch.float32 and not wide.is_sparse:
+        outcome["compressed"] = True
         half = wide.to(dtype)  # `wide` stays this rank's part, for look_for_overflow
         if dtype == torch.float16 and is_first():
             look_for_zeros(own_hook, bucket, wide, half)

@@ -1,8 +1,8 @@
 """Record which groups of torch.distributed a process of a rank is in, and their use of collectives.
 
 rank_site.py runs this file once torch.distributed is imported. PID-TIME.groups beside it, which the
-host reads, is written then, at the rendezvous, every EVERY seconds until all ranks have exchanged
-data, before a group is destroyed, and at the end.
+host reads, is written then, at the rendezvous, every EVERY seconds, before a group is destroyed and
+at the end.
 
 gloo counts the operations of a group, and records the last ones, also those that DDP and FSDP start
 in C++ (torch 2.8 and newer). Otherwise DDP's constructor is the proof: it compares parameters with
@@ -31,13 +31,15 @@ class Record(object):
         self.rank = int(os.environ.get("IPEXCTL_RANK", -1))
         self.began = time.time()
         self.path, self.said = (0, ""), {}  # type: tuple, dict  # of the process with this pid
-        self.groups = {}  # type: dict  # (name, members) -> [members, backend, data, operations]
+        # (name, members) -> [members, backend, data, operations that have ended]
+        self.groups = {}  # type: dict
         self.place = self.world = None  # rank and world size in torch.distributed
         self.joined = False  # whether the rendezvous has begun
         self.master = ""  # ADDRESS:PORT of the rendezvous
         self.since = 0.0  # nanoseconds; older records belong to groups that are gone
         self.wrapped = set()  # names of groups in which DDP was built
         self.pending = self.ended = self.settled = False
+        self.says = None  # called when the rank begins to join a group
 
     def watch(self, after_import):
         for name, call in (("rendezvous", self.meets), ("destroy_process_group", self.settle)):
@@ -64,6 +66,8 @@ class Record(object):
             self.master = "%s:%s" % tuple(map(os.environ.get, ("MASTER_ADDR", "MASTER_PORT")))
         if not self.distributed.is_initialized():
             self.since = time.time() * 1e9
+            if self.says is not None:
+                self.says()
         self.joined = True
         self.write()
 
@@ -82,11 +86,6 @@ class Record(object):
             self.look()
         self.write()
         self.settled = False
-
-    def has_all(self):
-        """Return whether all ranks have exchanged data: then there is nothing more to record."""
-        rows = list(self.groups.values())
-        return any(data and len(ranks) == self.world for ranks, _, data, _ in rows)
 
     def tables(self):
         """Return (members, names) of the groups."""
@@ -119,7 +118,8 @@ class Record(object):
             only_barriers = not transfers and count == len(entries)  # send() counts, with no entry
             row[2] = False if count == 0 or only_barriers else None
             self.pending = self.pending or bool(transfers)
-        row[3] = max(row[3], count or 0)
+        running = sum(not e.get("retired") for e in entries) + has_failed_in_torch()
+        row[3] = max(row[3], (count or 0) - running)
 
     def write(self):
         """Write the record to PID-TIME.groups; if nothing has changed, only touch that file."""
@@ -150,6 +150,16 @@ class Record(object):
             file.write(json.dumps(document))
         if ended or not self.ended:  # else the main thread has written the last version
             os.rename(part, self.path[1])
+
+
+def has_failed_in_torch():
+    """Return whether torch's exception ends Python: gloo marks a failed collective as done."""
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    traceback = getattr(error, "__traceback__", None)
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    path = traceback.tb_frame.f_code.co_filename if traceback is not None else ""
+    return isinstance(error, RuntimeError) and "/torch/" in path
 
 
 def safely(call, *args, **kwargs):

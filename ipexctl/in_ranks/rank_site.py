@@ -4,7 +4,7 @@ It lets `ipexctl why` look into the rank, imports the modules that options such 
 and then the user's own `sitecustomize`. Nothing in it may stop a rank.
 In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL. Whenever a byte is
 written to the pipe PID.ask, PID.answer gets what thread_waits.py finds, as JSON. PID-TIME.groups
-has what rank_groups.py knows.
+has what rank_groups.py knows. PID.stage says what the rank does at first: "importing torch".
 """
 
 import os
@@ -13,6 +13,15 @@ import sys
 SIGNAL = 62  # a real-time signal that scripts and libraries do not use
 HERE = os.path.dirname(os.path.abspath(__file__))
 DISTRIBUTED = "torch.distributed.distributed_c10d"
+SLOW = frozenset(  # modules that import torch.distributed: its thread notices when they are there
+    ("accelerate", "datasets", "deepspeed", "diffusers", "fastai", "intel_extension_for_pytorch")
+    + ("lightning", "peft", "pytorch_lightning", "sentence_transformers", "timm", "torch")
+    + ("torch_geometric", "torchaudio", "torchvision", "transformers", "trl")
+)
+JOINING = "joining the process group"
+STAGE_EVERY, STAGES_END = 1.0, 600.0  # seconds between looks at the stage, and until the last one
+STAGE_SIZE = 80  # bytes
+stage = ["", -1, 0]  # type: list  # what this process does, the file that says so, the process
 watched = {}  # type: dict  # module -> functions that are called with it once it is imported
 stacks = []  # type: list  # the open file of this process
 
@@ -22,6 +31,8 @@ class Finder(object):
 
     @staticmethod
     def find_spec(name, path=None, target=None):
+        if name in SLOW and not is_importing():
+            say_stage("importing " + name)
         calls = watched.pop(name, None)
         if not calls:
             return None
@@ -53,6 +64,37 @@ def call_after(loader, calls):
 
 def after_import(name, call):
     watched.setdefault(name, []).append(call)
+
+
+def is_importing():
+    """Return whether the module that this process was importing is still being imported."""
+    module = sys.modules.get(stage[0].partition("importing ")[2])
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def say_stage(text):
+    """Write what this process does to PID.stage. A forked one says nothing: it is not the rank."""
+    try:
+        if stage[2] == 0:
+            path = os.path.join(HERE, "%d.stage" % os.getpid())
+            stage[1:] = [os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), os.getpid()]
+        if stage[2] == os.getpid():
+            stage[0] = text
+            os.pwrite(stage[1], text.ljust(STAGE_SIZE).encode("ascii", "replace"), 0)
+    except OSError:
+        pass  # a full disk
+
+
+def end_stage(distributed):
+    """Look whether the stage is over. Return whether the rank may be in another one later."""
+    try:
+        has_joined = distributed.is_initialized()
+    except Exception:
+        has_joined = True  # an unknown torch
+    is_over = has_joined if stage[0] == JOINING else not is_importing()
+    if stage[0] and is_over:
+        say_stage("")
+    return not has_joined
 
 
 def write_stacks_on_signal(forked=None):
@@ -93,9 +135,11 @@ def answer_questions(distributed):
     """Start a thread that waits in the kernel until it is asked, or rank_groups.py has to write."""
     import select
     import threading
+    import time
 
     groups = load_file_beside("rank_groups.py")
     record = groups["Record"](HERE, distributed)
+    record.says = lambda: say_stage(JOINING)
     groups["safely"](record.watch, after_import)
 
     base = os.path.join(HERE, "%d." % os.getpid())
@@ -106,10 +150,14 @@ def answer_questions(distributed):
         own_id = getattr(threading, "get_native_id", None)  # not in Python 3.7
         if stacks and own_id is not None:  # the signal then goes to this thread
             stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
+        began = written = time.time()
+        early = True
         while True:
-            pause = None if record.has_all() else groups["EVERY"]
-            if not select.select([ask], [], [], pause)[0]:
-                groups["safely"](record.write)
+            early = early and time.time() - began < STAGES_END and end_stage(distributed)
+            if not select.select([ask], [], [], STAGE_EVERY if early else groups["EVERY"])[0]:
+                if time.time() - written >= groups["EVERY"]:
+                    written = time.time()
+                    groups["safely"](record.write)
             elif os.read(ask, 64):
                 write_whole(base, load_file_beside("thread_waits.py")["answer"](distributed))
 

@@ -260,6 +260,12 @@ def test_a_new_count_of_steps_begins_a_window():
     assert speed and (speed.rate, speed.spread, speed.windows) == (4.0, 0.0, 3)
 
 
+def test_steps_are_not_compared_with_epochs():
+    found = compare_runs(replace(BUSY, speed=Speed(0.5, 0.1, 9, "epoch")), BASE)
+    assert found.factor is found.growth is found.step is None
+    assert text(found).splitlines()[0].endswith("one prints epochs, the other steps")
+
+
 @pytest.mark.parametrize(("windows", "differs"), [(2, False), (12, True)])
 def test_the_spread_of_a_few_windows_is_not_trusted(windows, differs):
     now = replace(QUIET, speed=Speed(8.0, 0.1, windows))

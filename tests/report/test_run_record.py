@@ -45,7 +45,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     ]
     found = host_record.read_host_record("n", json.loads(json.dumps(told)))
     assert found.of_run and found.of_run.environment == "abc" and len(found.samples) <= 20
-    assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25),)
+    assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25, None, 0, 0, 0),)
     assert found.samples[0].cpu == 0.512 and found.samples[0].net is None
 
 

@@ -89,6 +89,14 @@ def test_ranks_that_ran_collectives_in_one_group_train_together(watch):
     assert describe_exchange(seen, 4) == "ranks exchanged data in 7 collectives"
 
 
+def test_collectives_of_a_killed_rank_are_those_of_its_last_look(watch):
+    found = watch()
+    say(found, groups=lambda rank: [group(count=3)], ended=lambda rank: rank != 2)
+    steps(found, 15)
+    text = describe_exchange(found.end(completed=False), 4)
+    assert text == "ranks exchanged data in at least 3 collectives"
+
+
 def test_groups_that_have_a_rank_in_common_are_one(watch):
     found = watch()
     say(found, groups=lambda rank: [g for g in (group(0, 1), group(1, 2), group(2, 3))

@@ -122,7 +122,11 @@ JOIN = "g = dist.init_process_group()\n"
         ("dist.ran(g, 'all_reduce')\ndist.destroy_process_group()", [[*ALL, True, 1]]),
         ("dist.ran(g, 'barrier')\n" * 2, [[*ALL, False, 2]]),
         ("dist.ran(g, 'send', recorded=False)", [[*ALL, None, 1]]),
-        ("dist.ran(g, 'all_reduce', done=False)", [[*ALL, None, 1]]),
+        ("dist.ran(g, 'all_reduce', done=False)", [[*ALL, None, 0]]),  # it never ended
+        (
+            "for _ in range(3): dist.ran(g, 'all_reduce')\ndist.ran(g, 'all_reduce', done=False)",
+            [[*ALL, True, 3]],
+        ),
         (
             "dist.ran(g, 'all_reduce')\ntry: 1 / 0\nfinally: dist.destroy_process_group()",
             [[*ALL, None, 1]],
@@ -182,3 +186,26 @@ def test_other_libraries_are_named(said):
 def test_another_torch_stops_no_rank(said, breaks):
     done, _ = said(f"{breaks}\nprint('on')")
     assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
+
+
+def test_a_rank_says_what_it_imports_and_that_it_joins(said, tmp_path):
+    """The host reads it until the rank prints something."""
+    (tmp_path / "transformers.py").write_text(
+        "import glob, os\n"
+        "folder = os.environ['PYTHONPATH'].split(':')[0]\n"
+        "def stage(): return open(glob.glob(folder + '/*.stage')[0]).read().strip()\n"
+        "print(stage())\n"
+    )
+    script = (
+        "import time, transformers\n"
+        "next(dist.rendezvous('env://'))\n"
+        "print(transformers.stage())\n"
+        "dist.new_group(range(4))\n"
+        "while transformers.stage(): time.sleep(0.1)\n"
+        "if os.fork() == 0: sys.path.insert(0, '/'); sys.meta_path[0].find_spec('torchvision')\n"
+        "else: os.wait(); print('then', transformers.stage() or 'nothing')\n"
+    )
+    done, _ = said(script)
+    assert done.stdout.splitlines() == [
+        "importing transformers", "joining the process group", "then nothing",
+    ], done.stderr  # fmt: skip

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,5 +122,42 @@ def test_cpu_time_has_imports_and_the_end(here: Here) -> None:
     ranks = json.loads((folder / "result.json").read_text())["ranks"]
     measured = sum(rank["cpu_seconds"] for rank in ranks)
     assert measured >= 6.0
-    card = run.cards()["CPU time"]
-    assert abs(value_of(card["value"]) - measured) <= 0.5, (card, measured)
+    facts = dict(json.loads(here.call("report", run.run_id, "--json").stdout)["facts"])
+    assert abs(value_of(facts["CPU time"]) - measured) <= 0.1, (facts, measured)
+
+
+@pytest.mark.timeout(300)
+def test_steps_that_sleep_are_said_to_sleep(here: Here) -> None:
+    """Also where other programs hold all CPUs, and the ranks do not wait for one."""
+    burn = "import time\nend = time.time() + 300\nwhile time.time() < end: pass"
+    for _ in range(os.cpu_count() or 1):
+        here.started.append(subprocess.Popen([sys.executable, "-c", burn], text=True))
+    run = Numbers(here, "60", "0.3", "step")
+    why = here.call("why", run.run_id).stdout
+    assert re.search(r"they sleep \d+ % of the time", " ".join(why.split())), why
+    card = run.cards()["Waiting"]
+    assert card["note"].endswith("mostly sleeping"), card
+
+
+@pytest.mark.timeout(300)
+def test_what_ranks_do_until_their_first_line_is_said_once(here: Here) -> None:
+    torch = next((here.code.parent / "env/lib").glob("python3*/site-packages/torch/__init__.py"))
+    torch.write_text("import time\ntime.sleep(25)\n")
+    (here.code / "train.py").write_text("import torch\nprint('step 1 loss 1', flush=True)\n")
+    done = here.call("run", "-n", "2", "--force", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"ranks are importing torch \(\d+ s\)", done.stderr)) == 1, done.stderr
+    assert done.stderr.index("importing torch") < done.stderr.index("done: ")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("options", "said"), [(("--compress", "bf16"), 1), ((), 0)])
+def test_compression_without_an_effect_is_in_the_summary(
+    here: Here, options: tuple[str, ...], said: int
+) -> None:
+    (here.code / "train.py").write_text("import torch\nprint('step 1 loss 1', flush=True)\n")
+    done = here.call("run", "-n", "2", "--force", *options, "train.py")
+    assert done.returncode == 0, done.stderr
+    summary = " ".join(done.stderr.partition("done: ")[2].split())
+    words = "rank 0: --compress bf16: nothing was compressed: the script built no "
+    assert summary.count(f"{words}DistributedDataParallel model") == said, done.stderr

@@ -185,9 +185,13 @@ def test_the_last_minute_begins_with_the_first_exchange():
     rows = [(0.0, 0.0, 0, 0.0), (10.0, 20.0, 0, 0.0), (12.5, 25.0, 1000, 1.0)]
     rows += [(15.0, 26.0, 2000, 2.0), (22.5, 30.0, 6000, 6.0)]
     pace.samples = deque(
-        (0.5, {3: (at, cpu, [sent, busy], at / 8)}) for at, cpu, sent, busy in rows
+        (0.5, {3: (at, cpu, [sent, busy], at / 8, [at / 2, 0.0, 0.0])})
+        for at, cpu, sent, busy in rows
     )
-    assert pace.last_minute() == {"cpu": 0.5, "ranks": {"3": [10.0, 0.5, 500.0, 0.5, 0.125]}}
+    assert pace.last_minute() == {
+        "cpu": 0.5,
+        "ranks": {"3": [10.0, 0.5, 500.0, 0.5, 0.125, 0.5, 0, 0]},
+    }
     pace.samples = deque(list(pace.samples)[:1])
     assert pace.last_minute()["ranks"] == {}
 

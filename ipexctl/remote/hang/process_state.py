@@ -45,6 +45,12 @@ WAITS = (
     ("socket", r"sk_|inet|tcp|unix_|skb"),
     ("file", r"nfs|rpc|folio|page|io_sched|fuse|locks_lock|flock|lustre|cl_sync|ceph|cifs|smb"),
 )
+# the same for the statistics of a run: a main thread that sleeps, waits for a disk, for a process
+IDLE_WAITS = (
+    ("sleep", "nanosleep"),
+    ("disk", r"folio|page|io_sched|blk|jbd2|xfs|ext4|btrfs|nfs|rpc|fuse|lustre|cl_sync|ceph|cifs"),
+    ("process", r"poll|do_select|ep_wait|pipe|fifo|sk_|inet|tcp|unix_|skb|do_wait"),
+)
 Thread = collections.namedtuple("Thread", "id state blocked pending")
 
 
@@ -76,6 +82,12 @@ def cpu_seconds(pid, with_children=True):
     ended, so that nothing is lost when one ends."""
     words = stat_of(pid)[1][11 : 15 if with_children else 13]
     return sum(int(word) for word in words) / TICKS
+
+
+def idle_wait(pid):
+    """Return what the main thread of a process waits for: a name in IDLE_WAITS, "" for all else."""
+    channel = wait_channel("/proc/%d/task/%d" % (pid, pid))
+    return next((what for what, words in IDLE_WAITS if re.search(words, channel)), "")
 
 
 def exit_status(pid):

@@ -10,11 +10,13 @@ import time
 
 from ipexctl.common import run_events
 from ipexctl.common.processes import fields_of, stat_of
-from ipexctl.common.tolerant_reads import read_text
+from ipexctl.common.tolerant_reads import read_text, size_of
 from ipexctl.remote.hang import process_state
+from ipexctl.remote.run_files import run_folders
 
 EVERY = 2.5
 OWN_GROUPS, GROUPS = "/proc/self/cgroup", "/sys/fs/cgroup"
+STAGE = 80  # characters of what a rank says that it does
 UNLIMITED = 1 << 60  # version 1 writes a huge number where version 2 writes "max"
 
 
@@ -28,6 +30,7 @@ class Sampler:
         self.since = {}  # rank -> when it was first seen stopped
         self.busy = cpu_times()
         self.moved = (time.monotonic(), interface_bytes())
+        self.printed = set()  # type: set  # ranks that have printed something
         self.took = {}  # rank -> (when, CPU seconds of its process so far)
 
     def add(self, rank, *pids):
@@ -65,7 +68,18 @@ class Sampler:
             net=self.network(),
             stopped=self.stopped(),
             ranks=self.measure_rank_cpus(),
+            doing=self.read_stages(),
         )
+
+    def read_stages(self):
+        """Return what each rank says that it does (in_ranks/rank_site.py) until it prints."""
+        pids, site = self.rank_pids(), self.call.programs.site()
+        self.printed |= {r for r in pids if size_of(run_folders.log_of(self.call.dir, r))}
+        return {
+            str(rank): read_text(os.path.join(site, "%d.stage" % pid))[:STAGE].strip()
+            for rank, pid in pids.items()
+            if rank not in self.printed
+        }
 
     def network(self):
         """Return bytes per second of the busiest interface and direction; None: not known."""

@@ -6,6 +6,7 @@ import os
 import time
 
 from ipexctl.common.processes import find_descendants, process_times, with_ancestors
+from ipexctl.remote.hang import process_state
 
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
 SHORTEST = 5.0  # seconds of samples that are needed for a summary
@@ -20,6 +21,7 @@ class Pace:
         self.history = history  # journal.History, as long as it can be written
         self.began = time.monotonic()
         self.samples = collections.deque(maxlen=KEPT)  # type: collections.deque
+        self.idle = {}  # rank -> seconds so far in which its main thread waited, as in IDLE_WAITS
         self.spans = {}  # first and last rows of the whole run, as `extend` writes them
         self.busy = [0.0, 0]  # the sum of the host's shares, and their number
         self.others = Programs()
@@ -33,6 +35,7 @@ class Pace:
                 seconds,
                 sent_bytes.get(rank),
                 cpu_wait_seconds(pids[rank]) if rank in pids else None,
+                self.add_idle(rank, pids.get(rank), now),
             )
             for rank, (_, seconds) in self.sampler.took.items()
         }
@@ -42,14 +45,25 @@ class Pace:
             self.busy = [self.busy[0] + host_cpu, self.busy[1] + 1]
         self.others.sample(now)
 
+    def add_idle(self, rank, pid, now):
+        """Return the seconds in which the rank's main thread slept, waited for a disk, and for a
+        process: what it does at a sample counts for the time since the last one."""
+        last = self.samples[-1][1].get(rank) if self.samples else None
+        seconds = self.idle.setdefault(rank, [0.0] * len(process_state.IDLE_WAITS))
+        kind = process_state.idle_wait(pid) if pid is not None and last else ""
+        for index, (name, _) in enumerate(process_state.IDLE_WAITS):
+            seconds[index] += now - last[0] if last and kind == name else 0.0
+        return list(seconds)
+
     def keep(self, sample):
         """Write the sample to the history, after `add`: {at, cpu, used, net, ranks: {rank: [CPUs,
-        bytes sent so far, seconds that took]}}."""
-        counts = {str(rank): row[2] for rank, row in self.samples[-1][1].items()}
-        ranks = {
-            rank: [round(cpus, 2)] + [round_number(count) for count in counts.get(rank) or [0, 0.0]]
-            for rank, cpus in sample.ranks.items()
-        }
+        bytes sent so far, seconds that took, without a CPU, and of each idle wait]}}."""
+        rows = {str(rank): row for rank, row in self.samples[-1][1].items()}
+        ranks = {}
+        for rank, cpus in sample.ranks.items():
+            _, _, sent, waited, idle = rows.get(rank, (0, 0, None, None, []))
+            counts = (sent or [0, 0.0]) + [waited] + idle
+            ranks[rank] = [round(cpus, 2)] + [round_number(count) for count in counts]
         row = {name: round_number(getattr(sample, name)) for name in ("cpu", "used", "net")}
         try:
             if self.history:
@@ -59,10 +73,12 @@ class Pace:
             self.history = None  # a full disk, say
 
     def last_minute(self):
-        """Return {cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share, waited]}}.
+        """Return {cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share, waited, asleep,
+        disk, process]}}.
 
         If a rank sends, this begins with its first bytes. The share is that of the time in which it
-        sent; None if the kernel does not count that. `waited`: as `waits`, per second.
+        sent; None if the kernel does not count that. `waited`: seconds without a CPU per second.
+        The last three: shares of the time in which its main thread waited for that.
         """
         samples, spans = list(self.samples), {}  # type: list, dict
         for _, ranks in samples:
@@ -86,7 +102,7 @@ def extend_spans(spans, ranks):
 
 
 def describe_spans(spans):
-    """Return {rank: [seconds, CPUs, bytes sent per second, share, waited]} of spans."""
+    """Return {rank: [seconds, CPUs, bytes sent per second, share, waited, shares]} of spans."""
     rates = {}
     for rank, (start, end) in sorted(spans.items()):
         seconds = end[0] - start[0]
@@ -97,7 +113,8 @@ def describe_spans(spans):
             is_counted = None not in (start[3], end[3])
             waited = max(0.0, (end[3] - start[3]) / seconds) if is_counted else None
             cpus = (end[1] - start[1]) / seconds
-            rates[str(rank)] = [seconds, cpus] + traffic + [waited]
+            idle = [(seen - start[4][i]) / seconds for i, seen in enumerate(end[4])]
+            rates[str(rank)] = [seconds, cpus] + traffic + [waited] + idle
     return rates
 
 

@@ -62,7 +62,10 @@ def step_costs(run: RunRecord) -> dict[str, Cost]:
 
 
 def step_growth(slower: RunRecord, faster: RunRecord) -> Growth | None:
-    """Return what differs; None if the ranks' activity is unknown for one of the runs."""
+    """Return what differs; None if the ranks' activity is unknown for one of the runs, or one has
+    the time of a step and the other that of an epoch."""
+    if slower.speed and faster.speed and slower.speed.unit != faster.speed.unit:
+        return None
     now, before = step_costs(slower), step_costs(faster)
     if not now or not before:
         return None

@@ -20,12 +20,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class RankSample:
-    """`sent`: bytes sent to other hosts so far, and the seconds that took, if they are known."""
+    """`sent`: bytes sent to other hosts so far, and the seconds that took, if they are known; the
+    others are seconds so far, as in RankPace."""
 
     rank: int = field(metadata=by(int_of, needed=True))
     cpus: float = field(metadata=by(number_or_none, needed=True))
     sent: float = field(default=0.0, metadata=by(number_or_none))
     sending: float | None = None
+    waited: float | None = None
+    asleep: float | None = None
+    disk: float | None = None
+    process: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,10 +151,14 @@ def _rank_pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | No
     if seconds < SHORTEST:
         return None
     cpus = sum(sample.cpus for _, sample in seen[1:]) / (len(seen) - 1)
-    sending = None
-    if begin.sending is not None and end.sending is not None:
-        sending = min(1.0, max(0.0, (end.sending - begin.sending) / seconds))
-    return RankPace(rank, seconds, cpus, max(0.0, end.sent - begin.sent) / seconds, sending)
+    rates = dict[str, float | None]()
+    for name in ("sending", "waited", "asleep", "disk", "process"):
+        before, now = getattr(begin, name), getattr(end, name)
+        known = before is not None and now is not None
+        rates[name] = max(0.0, (now - before) / seconds) if known else None
+    if rates["sending"] is not None:
+        rates["sending"] = min(1.0, rates["sending"])
+    return RankPace(rank, seconds, cpus, max(0.0, end.sent - begin.sent) / seconds, **rates)
 
 
 def _record_time(record: Mapping[str, Any]) -> float:

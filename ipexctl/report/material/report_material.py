@@ -117,7 +117,8 @@ class Attempt:
 
     @cached_property
     def time_shares(self) -> dict[str, float] | None:
-        """The shares of the ranks' time between the first and the last step."""
+        """The shares of the ranks' time between the first and the last step. What is left of it, of
+        the longest known wait first, is "rest"."""
         plan, paces = self.plan, {pace.host: pace for pace in self.paces}
         shares = list[tuple[float, float]]()  # computing, sending
         hosts = list[float]()
@@ -135,7 +136,24 @@ class Attempt:
         sending = min(sum(sent for _, sent in shares) / len(shares), 1 - computing)
         waiting = min(max(hosts) - computing, 1 - computing - sending)
         rest = 1 - computing - sending - waiting
-        return {"computing": computing, "sending": sending, "slow": waiting, "rest": rest}
+        parts = {"computing": computing, "sending": sending, "slow": waiting}
+        for kind, share in self._idle_shares().items():
+            parts[kind] = min(share, rest)
+            rest -= parts[kind]
+        return {**parts, "rest": rest}
+
+    def _idle_shares(self) -> dict[str, float]:
+        """Return what else the ranks waited for, the mean of those of which it is known: a CPU,
+        sleep, a disk, another process."""
+        threads = {host.host: host.threads or 1 for host in self.plan.hosts} if self.plan else {}
+        ranks = [(rank, threads.get(pace.host, 1)) for pace in self.paces for rank in pace.ranks]
+        waits = {
+            "cpu": [rank.waited / each for rank, each in ranks if rank.waited is not None],
+            "asleep": [rank.asleep for rank, _ in ranks if rank.asleep is not None],
+            "disk": [rank.disk for rank, _ in ranks if rank.disk is not None],
+            "process": [rank.process for rank, _ in ranks if rank.process is not None],
+        }
+        return {kind: sum(shares) / len(shares) for kind, shares in waits.items() if shares}
 
 
 def measure_seconds(first: ListedRun, last: ListedRun) -> float:

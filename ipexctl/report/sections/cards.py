@@ -7,7 +7,7 @@ from math import isfinite
 from statistics import median
 from typing import Any
 
-from ipexctl.base.sizes import duration
+from ipexctl.base.sizes import duration, short_duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.metric_summary import (
     better_end,
@@ -72,7 +72,7 @@ def _time_card(material: Material) -> dict[str, str]:
     last = material.last
     note = "no step was printed"
     if last.training:
-        note = f"{_format_seconds(last.training[0])} until the first printed step"
+        note = f"{short_duration(last.training[0])} until the first printed step"
     if len(material.attempts) > 1:
         text = duration(last.run.seconds)
         between = f", {duration(material.seconds_between)} between them"
@@ -80,10 +80,6 @@ def _time_card(material: Material) -> dict[str, str]:
     if material.other:
         note = f"{duration(material.other.run.seconds)} in {material.other_name}"
     return _make_card("Time", duration(material.seconds), note)
-
-
-def _format_seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
 def _waiting_card(last: Attempt) -> dict[str, str]:
@@ -94,10 +90,10 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
     cores = sum(len(h.ranks) * (h.threads or 0) for h in last.plan.hosts) if last.plan else 0
     since, until = last.training or (0.0, last.run.seconds)
     hours = cores * (until - since) * waits / 3600
-    cost = f"{hours:,.1f} CPU hours" if hours >= 0.1 else f"{hours * 60:.1f} CPU minutes"
+    cost = f"{hours:,.1f} core hours" if hours >= 0.1 else f"{hours * 60:.1f} core minutes"
     most = max((kind for kind in shares if kind != "computing"), key=lambda kind: shares[kind])
     name = name_parts(last)[most]
-    note = f"of the ranks' CPU time: {cost}; mostly {name[0].lower()}{name[1:]}"
+    note = f"of the time of the ranks' cores: {cost}; mostly {name[0].lower()}{name[1:]}"
     return _make_card("Waiting", f"{waits:.0%}", note)
 
 

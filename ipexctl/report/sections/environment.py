@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.base.sizes import bit_rate, duration, format_bytes
+from ipexctl.base.sizes import bit_rate, format_bytes, short_duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.outcome.listed_runs import ListedState
@@ -31,7 +31,7 @@ def _describe_cpu_time(material: Material) -> str:
     used = sum(attempt.cpu_seconds for attempt in material.attempts)
     unknown = {host for attempt in material.attempts for host in attempt.hosts_without_cpu_time}
     without = f", without {fold(unknown)}" if unknown else ""
-    return f"{duration(used)}, used by the ranks{without}" if used else ""
+    return f"{short_duration(used)}, used by the ranks{without}" if used else ""
 
 
 def _describe_exchange(last: Attempt) -> str:

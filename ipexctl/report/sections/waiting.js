@@ -1,4 +1,4 @@
-const PARTS = {computing: "--c2", sending: "--c0", slow: "--c4", rest: "--c7"};
+const PARTS = {computing: "--c2", sending: "--c0", slow: "--c4", cpu: "--c1", asleep: "--c6", disk: "--c3", process: "--c5", rest: "--c7"};
 
 sections.waiting = (words) => {
   const w = data.waiting, made = w.headline ? [text("p", w.headline)] : [];
@@ -7,7 +7,7 @@ sections.waiting = (words) => {
     made.push(el("div", {className: "bar", role: "img", ariaLabel: known.map((p) =>
       p.name + " " + Math.round(p.share * 100) + " %").join(", ")}, ...known.map((p) =>
       el("span", {style: {flex: p.share + " 1 0", background: `var(${PARTS[p.kind]})`}}))));
-    made.push(el("ul", {className: "key"}, ...w.parts.map((p) => el("li", {},
+    made.push(el("ul", {className: "key"}, ...known.map((p) => el("li", {},
       el("i", {style: {background: `var(${PARTS[p.kind]})`}}), text("span", p.name),
       text("b", Math.round(p.share * 100) + " %")))));
   } else {

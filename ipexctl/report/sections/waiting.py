@@ -14,19 +14,29 @@ _PARTS = {
     "computing": "Computing",
     "sending": "Exchanging data",
     "slow": "Waiting for the busiest host",
-    "rest": "Other waits: input, disks, sleep",
+    "cpu": "Waiting for a CPU",
+    "asleep": "Sleeping",
+    "disk": "Waiting for disks",
+    "process": "Waiting for other processes: input, servers",
+    "rest": "Other waits: threads, locks",
 }
+_UNKNOWN = "Other waits: input, disks, sleep"
 _CROWDED = "Waits for busy CPUs, and others: input, disks, sleep"
 
 
 def name_parts(last: Attempt) -> dict[str, str]:
     """Return the words for each part of the ranks' time."""
-    return {**_PARTS, "rest": _CROWDED} if is_crowded(last) else _PARTS
+    if "asleep" in (last.time_shares or {}):
+        return _PARTS
+    return {**_PARTS, "rest": _CROWDED if is_crowded(last) else _UNKNOWN}
 
 
 def is_crowded(last: Attempt) -> bool:
-    """Return whether other programs may have taken the CPUs of the ranks."""
-    return any((pace.cpu or 0.0) >= slow_steps.CROWDED for pace in last.paces)
+    """Return whether other programs may have taken the CPUs of the ranks: those that wait for some,
+    where that is known."""
+    shares = last.time_shares or {}
+    busy = any((pace.cpu or 0.0) >= slow_steps.CROWDED for pace in last.paces)
+    return busy and shares.get("cpu", 1.0) >= slow_steps.NO_CPU
 
 
 def section_document(material: Material) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def status_line(
 ) -> Text:
     """Format progress, ranks and loads, as far as they fit. `tally` None: known from logs only."""
     words = "  ".join(progress_words(progress)) or bar[: width // 2]
+    words = words or (tally.start if tally else "")
     parts = _status_parts(tally, words, width) if tally else [(f" {words}", "bold")] * bool(words)
     text = Text.assemble(*parts)
     text.truncate(width, overflow="crop")

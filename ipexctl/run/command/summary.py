@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from ipexctl.base.shell_line import first_way
-from ipexctl.base.sizes import count, duration, fold_numbers, short_size
+from ipexctl.base.sizes import count, fold_numbers, short_duration, short_size
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.nearest_file import short_path
 from ipexctl.run.outcome.first_cause import known_cause
@@ -107,7 +107,7 @@ def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
         Text(""),
         Text(
             f"{word}: {count(result.plan.world_size, 'rank')} on "
-            f"{count(len(result.plan.hosts), 'host')} in {_duration_text(result.seconds)}",
+            f"{count(len(result.plan.hosts), 'host')} in {short_duration(result.seconds)}",
             "bold green" if succeeded else "bold red",
         ),
     ]
@@ -135,10 +135,6 @@ def _exchange_lines(result: RunResult) -> list[Text]:
     if exchange.verdict is ExchangeVerdict.ALONE and exchange.steps:
         return [Text(f"{text}   (ipexctl explain {TRAINED_ALONE})")]
     return [Text(text)]
-
-
-def _duration_text(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
 def _load_lines(hosts: Sequence[HostEnd]) -> list[str]:

@@ -48,7 +48,8 @@ class Exchange:
 
     verdict: ExchangeVerdict
     bytes: int = 0  # at least
-    collectives: int = 0
+    collectives: int = 0  # that have ended
+    counted: bool = True  # to the end of the ranks; else there may be more
     groups: tuple[tuple[int, ...], ...] = ()
     reason: str = ""  # why it is unknown
     quiet: bool = False  # nothing suggests that the ranks should have worked together
@@ -73,7 +74,7 @@ class ExchangeGroup:
     ranks: tuple[int, ...]  # empty: all
     backend: Line
     data: bool | None  # whether a collective with data ran; None: unknown
-    count: int  # number of operations, including barriers
+    count: int  # number of operations that have ended, including barriers
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,7 @@ class ExchangeWatch:
             ExchangeVerdict.UNKNOWN,
             sum(received.values()),
             max((_count_collectives(process) for process in self.processes_in_groups()), default=0),
+            counted=all(process.ended for process in self.processes_in_groups()),
             quiet=not joins and not steps and (shortest < SHORT or not completed),
             steps=steps,
             trained=joins and self.plan.trains and (steps > 0 or ran_long),
@@ -339,8 +341,9 @@ def describe_exchange(exchange: Exchange, world: int) -> str:
         verb = "trained" if exchange.trained and exchange.steps else "ran"
         return f"ranks exchanged nothing: each of the {world} {verb} alone"
     calls, steps = exchange.collectives, exchange.steps
-    ran = f" in {count(calls, 'collective')}" if calls else ""
-    fewer = f", fewer than {steps} printed steps" if calls < steps else ""
+    least = "" if exchange.counted else "at least "
+    ran = f" in {least}{count(calls, 'collective')}" if calls else ""
+    fewer = f", fewer than {steps} printed steps" if exchange.counted and calls < steps else ""
     return f"ranks exchanged {_amount_text(exchange)}{ran}{fewer if ran else ''}"
 
 

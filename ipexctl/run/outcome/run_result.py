@@ -140,6 +140,7 @@ class Tally:
     loads: tuple[tuple[str, HostLoad], ...] = ()
     slow: Slow | None = None  # ranks that the others wait for
     busy: tuple[float, ...] = ()  # for each host: the share of its ranks' CPUs that they use
+    start: str = ""  # what the ranks do until their first line
 
 
 _LED_TO = re.compile(r"During handling of the above|The above exception was the direct cause")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
 
@@ -11,6 +12,7 @@ from ipexctl.run.output.slow_rank import RankLoads, Slow
 from ipexctl.run.plan.launch import LaunchPlan
 
 SHOWN_AFTER = 10.0
+SILENT = "printed nothing so far"
 
 
 @dataclass
@@ -26,9 +28,14 @@ class Health:
     _stopped: dict[int, float] = field(default_factory=dict)
     _told: set[str | int] = field(default_factory=set)  # silent hosts, stopped ranks
     _ended: set[int] = field(default_factory=set)  # later reports about them are outdated
+    _doing: dict[int, str] | None = field(default_factory=dict)  # None: a rank has printed a line
+    _stage: tuple[str, float] = ("", 0.0)  # what most ranks do, and since when
+    _stage_noted: bool = False
 
     def sample(self, host: str, sample: Sample) -> None:
         self.loads[host] = sample
+        if self._doing is not None:
+            self._doing.update(sample.doing)
         self.rank_loads.add((r, cpus) for r, cpus in sample.ranks.items() if r not in self._ended)
         if sample.cpu is not None:
             total, count = self._cpu.get(host, (0.0, 0))
@@ -43,6 +50,31 @@ class Health:
         self._ended.add(rank)
         self.rank_loads.ended(rank)
         self._stopped.pop(rank, None)
+
+    def printed(self) -> None:
+        """Note that a rank has printed something: from now on its lines say what it does."""
+        self._doing = None
+
+    def describe_start(self, now: float) -> str:
+        """Return what the ranks do until the first line: `ranks are importing torch (12 s)`."""
+        stages = Counter(stage for r, stage in (self._doing or {}).items() if r not in self._ended)
+        if not stages:
+            return ""
+        (stage, most), total = stages.most_common(1)[0], stages.total()
+        if stage != self._stage[0] or not self._stage[1]:
+            self._stage = stage, now
+        who = "ranks" if most == total > 1 else f"{most} of {self.plan.world_size} ranks"
+        verbs = ("is", "has") if most == 1 else ("are", "have")
+        verb = f"{verbs[0]} {stage}" if stage else f"{verbs[1]} {SILENT}"
+        return f"{who} {verb} ({now - self._stage[1]:.0f} s)"
+
+    def start_note(self, now: float, began: float) -> str:
+        """Return the same once, some time after the run began; else ""."""
+        if self._stage_noted or now - began < SHOWN_AFTER:
+            return ""
+        text = self.describe_start(now)
+        self._stage_noted = bool(text)
+        return text
 
     def summarize_load(self, host: str) -> HostLoad:
         """Return the mean CPU use and the peak memory of a host."""

@@ -22,6 +22,9 @@ class RankPace:
     )  # bytes per second, to other hosts
     sending: float | None = None
     waited: float | None = None  # seconds per second in which its threads could run but had no CPU
+    asleep: float | None = None  # shares of the time in which its main thread slept,
+    disk: float | None = None  # waited for a disk,
+    process: float | None = None  # and for another process: a pipe, a socket
 
 
 @dataclass(frozen=True)

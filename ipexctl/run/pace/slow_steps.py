@@ -27,6 +27,13 @@ LATE = 0.7  # the same for a host that the others wait for, which exchanges, too
 IDLE = 0.5
 SLEEPS = 0.5  # CPUs of a rank, below which no number of threads makes it faster
 CROWDED = 0.85  # share of a host's CPUs from which other programs may take those of its ranks
+NO_CPU = 0.05  # share of the time that threads wait for a CPU, from which a rank is slowed
+NAMED = 0.5  # share of the time that main threads wait for one thing, from which it is named
+IDLE_WAITS = {
+    "asleep": "sleep",
+    "disk": "wait for disks",
+    "process": "wait for other processes, as workers that load data",
+}
 
 
 class StepWait(str, Enum):
@@ -124,13 +131,14 @@ class _Judge:
         if largest >= COMPUTES:
             text = f"the ranks compute {_percent_text(largest)} of the time"
             return StepWait.COMPUTING, self._with_step_time(text), ()
-        crowded = [pace.host for pace in self.paces.values() if (pace.cpu or 0.0) >= CROWDED]
+        crowded = [pace.host for pace in self.paces.values() if self._is_crowded(pace)]
         usage = f"the ranks use {_percent_text(largest)} of their CPUs"
         begun = self.speed is not None or any(rank.sent for rank in ranks)
         measured = sending is not None or len(self.plan.hosts) == 1
         if largest <= IDLE and begun and measured and not crowded:
-            text = f"{usage}, and wait neither for the network nor for a slow host, but for "
-            text += "something else: input, disks, sleep"
+            text = f"{usage}, and wait neither for the network nor for a slow host"
+            named = _name_idle_wait(ranks)
+            text += f": they {named}" if named else ", but for something else: input, disks, sleep"
             asleep = max(rank.cpus for rank in ranks) < SLEEPS
             proposals = () if asleep else self._propose_tune()
             return StepWait.IDLE, self._with_step_time(text), proposals
@@ -138,9 +146,19 @@ class _Judge:
             usage += f"; the CPUs of {fold(crowded)} are busy with other programs, too"
         return StepWait.MIXED, self._with_step_time(usage), ()
 
+    def _is_crowded(self, pace: HostPace) -> bool:
+        """Decide whether other programs may hold CPUs that the ranks want."""
+        threads = self._threads_of(pace.host) or 1
+        waits = [rank.waited / threads for rank in pace.ranks if rank.waited is not None]
+        return (pace.cpu or 0.0) >= CROWDED and (not waits or max(waits) >= NO_CPU)
+
+    def _threads_of(self, name: str) -> int | None:
+        host = next(host for host in self.plan.hosts if host.host == name)
+        return asked_threads(host.rank_env) or host.threads
+
     def _computing_share(self, host: HostPlan) -> float | None:
-        """Return the mean over its ranks of the share of their CPU time that they use."""
-        threads = asked_threads(host.rank_env) or host.threads
+        """Return the mean over its ranks of the share of their CPUs that they use."""
+        threads = self._threads_of(host.host)
         if threads is None:
             return None
         per_rank = min(threads, host.quota / len(host.ranks)) if host.quota else threads
@@ -193,6 +211,16 @@ class _Judge:
             why = "a script that reads IPEXCTL_SHARE gives slow hosts smaller batches"
             proposals.append(PaceProposal("share", why, f"ipexctl run {self.script}"))
         return self._with_step_time(text), tuple(proposals)
+
+
+def _name_idle_wait(ranks: Sequence[RankPace]) -> str:
+    """Return what the ranks' main threads mostly do: `sleep 95 % of the time`, or ""."""
+    shares = {
+        words: sum(getattr(rank, kind) or 0.0 for rank in ranks) / len(ranks)
+        for kind, words in IDLE_WAITS.items()
+    }
+    words, share = max(shares.items(), key=lambda item: item[1])
+    return f"{words} {_percent_text(share)} of the time" if share >= NAMED else ""
 
 
 def _percent_text(share: float) -> str:

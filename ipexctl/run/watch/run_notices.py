@@ -36,7 +36,7 @@ class Teller:
     _bars: float = 0.0
     _logs: float = 0.0
 
-    def make_tally(self, seconds: float, health: Health) -> Tally:
+    def make_tally(self, seconds: float, health: Health, now: float) -> Tally:
         state = self.state
         failed = sum(not end.ok for end in state.ends.values())
         return Tally(
@@ -47,7 +47,13 @@ class Teller:
             seconds,
             health.known_loads(),
             *health.judged(),
+            health.describe_start(now),
         )
+
+    def note_start(self, now: float, began: float, health: Health) -> None:
+        """Say once what the ranks do until their first line; a terminal shows it all the time."""
+        if not self.painter.view.lossy and (text := health.start_note(now, began)):
+            self.painter.note(text)
 
     def show_bars(self, now: float) -> None:
         """Show unfinished progress bars every few seconds."""

@@ -63,6 +63,7 @@ class RunOutput:
             self.painter.drop_lines(host, event.rank, self.state.skim(event.rank, event.data), size)
         else:
             texts = self.state.output(event.rank, event.data)
+            self.health.printed()
             self.exchange.printed(event.rank, event.data, texts, now)
             self.speed.add_lines(event.rank, texts, now)
             self.painter.paint_lines(host, event.rank, texts, size)

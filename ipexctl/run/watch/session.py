@@ -172,7 +172,9 @@ class Session:
         self.teller.show_bars(self.now)
         if not (self.ends.facts or self.stopping):
             self.teller.note_stragglers(self.now)
-        self.painter.tick(self.teller.make_tally(self.now - self.began, self.output.health))
+            self.teller.note_start(self.now, self.began, self.output.health)
+        seconds, health = self.now - self.began, self.output.health
+        self.painter.tick(self.teller.make_tally(seconds, health, self.now))
 
     def _read_clock(self) -> None:
         """Read the clock. A gap means that this process was suspended; hosts were not silent."""
