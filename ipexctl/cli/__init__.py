@@ -49,7 +49,7 @@ FIRST = (
     ("run train.py", "run a PyTorch script on every host"),
 )
 PRACTICE = "No hosts yet? `ipexctl lab up` starts three practice hosts on this machine."
-MORE = "`ipexctl --help` lists all commands, `ipexctl COMMAND --help` explains one."
+MORE = "`ipexctl --help all` lists all commands, `ipexctl COMMAND --help` explains one."
 HELP = ("--help", "-h")
 EXAMPLES = """\
   ipexctl init node1 node2
@@ -209,7 +209,10 @@ def command_overview() -> str:
     """Return what `ipexctl` alone prints: the first commands, then where the others are."""
     import textwrap
 
-    (first, _), *others = grouped_commands().items()
+    from ipexctl.cli.lazy_group import RARE
+
+    (first, _), *groups = grouped_commands().items()
+    others = [(title, [n for n in names if n not in RARE]) for title, names in groups]
     return "\n".join(
         [
             PURPOSE,

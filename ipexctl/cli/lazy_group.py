@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import typer
 import typer.main
 
 from ipexctl.cli.declared_command import Declaration, register_command
-from ipexctl.cli.help_layout import HelpGroup
+from ipexctl.cli.help_layout import EVERYTHING, HelpGroup
 from ipexctl.quick_dataclass import dataclass
 
 GROUPS = ("Start here", "Hosts", "Stack", "Runs", "Plays", "Files", "More")
+RARE = frozenset({"schema", "support", "bundle", "migrate", "stacks"})  # only in `--help all`
 _PACKAGE = Path(__file__).parents[1]
 _DECLARED = re.compile(
     r'^@command(?:_group)?\(\s*"([^"]+)",\s*(\d+).*?^def (\w+)\(.*?^    r?"""(.+?\.)(?=\s|")',
@@ -79,9 +81,13 @@ class LazyGroup(HelpGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, find_commands()))
+        everything = EVERYTHING in sys.argv[-1:]
         for title, entries in grouped_commands().items():
+            shown = {n: e for n, e in entries.items() if everything or n not in RARE}
             with formatter.section(title):
-                formatter.write_dl([(n.ljust(width), e.brief) for n, e in entries.items()])
+                formatter.write_dl([(n.ljust(width), e.brief) for n, e in shown.items()])
+        if not everything:
+            formatter.write(f"\nAll commands: ipexctl --help {EVERYTHING}\n")
 
 
 def grouped_commands() -> dict[str, dict[str, CommandEntry]]:

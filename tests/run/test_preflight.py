@@ -216,12 +216,26 @@ def test_of_a_run_that_stays_in_the_queue_one_line_is_said_with_its_place() -> N
     assert notes_on_leaving(queued, "bert") == ["r9 is queued: place 2"]
 
 
-def notes_on_leaving(run: DetachedRun, name: str) -> list[str]:
+def test_only_the_first_detached_run_of_a_folder_is_explained(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run = DetachedRun("r9")
+    assert len(notes_on_leaving(run, "bert", detailed=False, detach=True)) == 3
+    assert notes_on_leaving(run, "bert", detailed=False, detach=True) == []
+    assert len(notes_on_leaving(run, "bert", detailed=True, detach=True)) == 3
+    assert len(notes_on_leaving(run, "bert", detailed=False)) == 3, "left by Ctrl-\\"
+
+
+def notes_on_leaving(
+    run: DetachedRun, name: str, *, detailed: bool = True, detach: bool = False
+) -> list[str]:
     notes: list[str] = []
     view = View()
+    view.detailed = detailed
     view.note = notes.append  # type: ignore[method-assign]
     painter = Painter(view)
-    note_detached_run(painter, run, Target(), ROOT, RunOptions("t.py", name=name))
+    options = RunOptions("t.py", name=name, detach=detach)
+    note_detached_run(painter, run, Target(), ROOT, options)
     painter.close()
     return notes
 

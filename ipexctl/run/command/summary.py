@@ -25,7 +25,8 @@ OUTPUT = "  | "  # prefix of a rank's last lines
 
 def summary_lines(result: RunResult, *, detailed: bool = False) -> list[Text]:
     """Return the lines; `detailed`: also what the hosts of a successful run used and have."""
-    detailed = detailed or result.exit_code != 0 or bool(result.kept.trouble)
+    verbose = detailed or bool(result.kept.trouble)
+    detailed = verbose or result.exit_code != 0
     lines = [] if result.exit_code == 0 else _failure_box(result)
     if result.exit_code == 0 and result.gpu_check:
         lines = [
@@ -33,7 +34,7 @@ def summary_lines(result: RunResult, *, detailed: bool = False) -> list[Text]:
             Text(f"the script ended itself: {result.gpu_check}", "bold yellow"),
         ]
         lines += _known_failure_lines(result)
-    return lines + _result_lines(result, detailed=detailed)
+    return lines + _result_lines(result, detailed=detailed, verbose=verbose)
 
 
 def _failure_box(result: RunResult) -> list[Text]:
@@ -99,7 +100,7 @@ def _rank_names(failed: Sequence[RankEnd]) -> str:
     return f"ranks {fold_numbers([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
 
 
-def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
+def _result_lines(result: RunResult, *, detailed: bool, verbose: bool) -> list[Text]:
     succeeded = result.exit_code == 0
     word = "done" if succeeded else f"exit code {result.exit_code}"
     word += f": rank {result.first.rank} failed" if result.first else ""
@@ -119,7 +120,7 @@ def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
     lines += [Text(f"  {text}") for text in _load_lines(result.hosts) if detailed]
     lines += _slow_rank_lines(result)
     lines += _step_lines(result)
-    return lines + _leftover_lines(result, detailed=detailed)
+    return lines + _leftover_lines(result, detailed=detailed, verbose=verbose)
 
 
 def _exchange_lines(result: RunResult) -> list[Text]:
@@ -187,14 +188,14 @@ def _survivor_lines(hosts: Sequence[HostEnd], *, detailed: bool) -> list[Text]:
     return [Text(f"{head}unknown on {fold(unknown)}{rest}", "red")]
 
 
-def _leftover_lines(result: RunResult, *, detailed: bool) -> list[Text]:
+def _leftover_lines(result: RunResult, *, detailed: bool, verbose: bool) -> list[Text]:
     """List what is on the hosts and on this machine after the run."""
     lines = _survivor_lines(result.hosts, detailed=detailed)
-    if result.hidden:
+    if result.hidden and verbose:
         lines.append(
             Text(f"  {count(result.hidden, 'line')} hidden: harmless warnings, frames of C++")
         )
-    listed = result.hosts if detailed or not result.kept.folder else ()
+    listed = result.hosts if verbose or not result.kept.folder else ()
     for logs in dict.fromkeys(host.logs for host in listed if host.logs):
         hosts = fold([host.host for host in result.hosts if host.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))

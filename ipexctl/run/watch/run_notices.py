@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import field
+from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.common import run_events
 from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.memory import Memory
 from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.suggested_commands import spell_hint
 from ipexctl.machines.target import Target
@@ -117,6 +120,10 @@ def note_detached_run(
 ) -> None:  # fmt: skip
     """Say how to return to a run that continues, and how to fetch its files when it has ended."""
     word = options.name or run.run_id
+    expected = options.detach and not run.why and not run.queued
+    if expected and not painter.view.detailed and not _is_first_detached(Path.cwd()):
+        _note_fetch(painter, word, target, root, options)
+        return
     if run.why:
         painter.note(f"no host can be reached from here any more: {run.why}")
         painter.note("the run continues if its hosts are up")
@@ -124,6 +131,24 @@ def note_detached_run(
         painter.note(run.queued or f"run {run.run_id} continues in the background")
     for command in () if run.queued else (f"attach {word}", f"stop {word}"):
         painter.note("  " + spell_hint(f"ipexctl {command}", target, root))
+    _note_fetch(painter, word, target, root, options)
+
+
+_DETACHED = Memory("detached", 200)  # projects in which -d was used
+
+
+def _is_first_detached(folder: Path) -> bool:
+    """Decide whether no run of this folder was started with -d before, and note that one is."""
+    if _DETACHED.get_entry(str(folder)):
+        return False
+    _DETACHED.add({str(folder): {"at": time.time()}})
+    return True
+
+
+def _note_fetch(
+    painter: Painter, word: str, target: Target, root: str, options: RunOptions
+) -> None:
+    """Say how to fetch the requested files of a run that continues."""
     if patterns := compose_fetch_words(options):
         painter.note("files are not fetched at its end; when it has ended:")
         globs = quoting.quote(tuple(patterns))

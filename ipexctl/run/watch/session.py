@@ -365,7 +365,8 @@ class Session:
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Checkpoint():
-                self.painter.note(describe_checkpoint(event))
+                if event.withdrawn or self.painter.view.detailed:
+                    self.painter.note(describe_checkpoint(event))
             case run_events.Over():
                 self.over = self.ends.complete = True
 
