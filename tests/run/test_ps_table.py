@@ -115,6 +115,12 @@ def test_the_first_in_the_queue_names_who_has_its_cores_and_hosts_that_are_away(
     assert note == "next: not reached: node03"
 
 
+def test_hosts_that_several_runs_do_not_reach_are_one_line() -> None:
+    runs = [queued(n, f"lr-{n}", [], "not reached: node03") for n in (3, 2, 1)]
+    *_, note = shown(*runs)
+    assert note == "lr-3 and 2 more: not reached: node03" and len(shown(*runs)) == 5
+
+
 def test_runs_of_one_name_have_their_ids_and_attempts_their_number() -> None:
     old, new = (a_run(n, ListedState.DONE, "bert") for n in (1, 2))
     head, *lines = shown(new, old)

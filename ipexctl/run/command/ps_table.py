@@ -80,7 +80,7 @@ def table_lines(
     for row in rows:
         tail = row.tail or row.cells["STEP"].ljust(steps) + GAP + row.cells["LOSS"]
         lines.append(_line(row.cells, tail, _used_columns(row, columns), "", width, row.style))
-    return lines + [cut_line(Text(text, "yellow"), width) for row in rows for text in _notes(row)]
+    return lines + [cut_line(Text(text, "yellow"), width) for text in _fold_notes(rows)]
 
 
 def _used_columns(row: Row, columns: dict[str, int]) -> dict[str, int]:
@@ -218,16 +218,28 @@ def _with_names(text: str, listed: Sequence[ListedRun]) -> str:
     return _OWNED.sub(lambda match: names.get(match[1], match[0]), text)
 
 
+def _fold_notes(rows: Sequence[Row]) -> list[str]:
+    """Return the notes of all runs, each once: `lr-0.1 and 3 more: not reached: node03`."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        for note in _notes(row):
+            names.setdefault(note, []).append(row.cells["NAME"])
+    return [
+        f"{first}{f' and {len(more)} more' if more else ''}: {note}"
+        for note, (first, *more) in names.items()
+    ]
+
+
 def _notes(row: Row) -> list[str]:
     """Return what a table has no place for, such as hosts that are not reached."""
-    run, name = row.run, row.cells["NAME"]
+    run = row.run
     notes = [f"{cut}, for {duration(seconds)}" for cut, seconds in run.cut]
     if run.state is ListedState.QUEUED:
         parts = run.waits.split("; ")
         notes += [p for p in parts if not p.startswith(("place ", "before it: ", _USED)) and p]
     elif not run.over and run.state is not ListedState.RESTARTING and run.waits:
         notes.append(run.waits)
-    return [f"{name}: {printable_text(note)}" for note in notes]
+    return [printable_text(note) for note in notes]
 
 
 def short_duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, find_unbegun
 
 LAST = "@last"
-MOST_NAMED = 3  # runs of others that an error names
+MOST_NAMED = 3  # people and projects whose runs an error names
 LONGEST_NAME = 64
 
 
@@ -99,8 +99,14 @@ def _find_newest(runs: Sequence[ListedRun], caller: Caller) -> ListedRun:
     if own:
         return own
     others = [run for run in runs if caller.has_started(run)] or runs
-    names = [f"{run.name_or_id} of {describe_owner(run)}" for run in others]
-    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    by_owner: dict[str, list[str]] = {}
+    for run in others:
+        by_owner.setdefault(describe_owner(run), []).append(run.name_or_id)
+    names = [
+        f"{first} {f'and {len(more)} more ' if more else ''}of {owner}"
+        for owner, (first, *more) in by_owner.items()
+    ]
+    more = f"; and those of {len(names) - MOST_NAMED} others" if len(names) > MOST_NAMED else ""
     raise InputError(
         f"no run on these hosts is yours and of this project, {caller.project}",
         why="there are: " + "; ".join(names[:MOST_NAMED]) + more,
