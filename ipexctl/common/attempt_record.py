@@ -120,3 +120,4 @@ class KeeperAnswer(Message):
     before: "list[QueuedRun]" = []  # runs that wait for its CPUs longer, in the order of the queue
     away: "list[Line]" = []  # hosts that are not connected to the leader
     orders: "dict[str, Any]" = {}  # for a new keeper of the host that has returned: a StartOrder
+    keepers: int = 0  # hosts that should have one

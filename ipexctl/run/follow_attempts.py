@@ -19,7 +19,6 @@ from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
     FurtherAttempt,
-    KeeperAnswer,
     KeeperQuestion,
     RecordLine,
     RunEnded,
@@ -29,7 +28,6 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import RunOptions
 from ipexctl.local.settings import load_settings
-from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import spell_hint, suggest_command
 from ipexctl.machines.target import ROOT, Target
@@ -40,6 +38,7 @@ from ipexctl.run.checkpoints.listed_checkpoints import (
     explain_beginning,
 )
 from ipexctl.run.jobs.logs import read_kept_tails
+from ipexctl.run.jobs.lost_keepers import ANSWER, ask_keeper, lacks_keeper, start_keeper
 from ipexctl.run.jobs.ps import (
     NEWEST,
     SOON,
@@ -57,7 +56,7 @@ from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.prepare_hosts import COPY_WORKER, EXIT_NOT_STARTED
+from ipexctl.run.prepare_hosts import EXIT_NOT_STARTED
 from ipexctl.run.watch.event_notifier import EventNotifier
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.metric_formats import metric_formats
@@ -69,7 +68,6 @@ from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.run.watch.session import Session
 
 LOOK = 1.0  # seconds between two questions
-ANSWER = 5.0  # seconds for a host to answer
 SHOWS = 60.0  # seconds for a new attempt to become visible
 SILENT = 120.0  # seconds without an answer of any host
 WAITS = 5.0  # seconds without an attempt, until hosts are asked what they wait for
@@ -521,10 +519,9 @@ class ReturnedHosts:
         """Return hosts without a connection to the leading keeper; None if that is not known."""
         for host in list(self.asked):
             with suppress(IpexctlError):
-                agent = self.fleet.agents.get(host) or self.fleet.connect(host)
-                request = self._compose_request(host) | {"ask": {}}
-                reply = agent.call("restart.attempts.ask", request, timeout=ANSWER).done
-                answer = reply.read(KeeperAnswer)
+                if host not in self.fleet.agents:
+                    self.fleet.connect(host)
+                answer = ask_keeper(self.fleet, host, host.name, self.run_id, {})
                 if answer.leads:
                     return {peer for peer in self.fleet.hosts.hosts if peer.name in answer.away}
             self.asked = [*self.asked[1:], host]  # not the leader: ask the next one first
@@ -534,31 +531,9 @@ class ReturnedHosts:
 
     def _is_alone(self, host: Host) -> bool:
         """Return whether a host is reachable and has no keeper. With one, only its link is cut."""
-        record = Ahead(
-            "restart.attempts.record", self._compose_request(host),
-            fork="restart.attempts.begin", also=(COPY_WORKER,),
-        )  # fmt: skip
-        with suppress(IpexctlError):
-            return self.fleet.reconnect(host, ahead=[record]).wait(AHEAD).done["alive"] is not True
-        return False
+        return lacks_keeper(self.fleet, host, host.name, self.run_id)
 
     def _take_back(self, host: Host) -> None:
         """Start a keeper on a host."""
-        with suppress(IpexctlError):
-            if orders := self._fetch_orders(host):
-                request = {**orders, "root": self.fleet.root_of(host), "host": host.name}
-                self.fleet.agents[host].call("restart.attempts.spare", request)
-
-    def _compose_request(self, host: Host) -> dict[str, Any]:
-        root = self.fleet.root_of(host)
-        return {"root": root, "known_as": host.name, "run_id": self.run_id}
-
-    def _fetch_orders(self, away: Host) -> dict[str, Any]:
-        """Get a host's orders from the leading host; {} if it cannot give them now."""
         leader = self.asked[0]
-        request = self._compose_request(leader) | {
-            "ask": KeeperQuestion(returned=away.name).document()
-        }
-        agent = self.fleet.agents[leader]
-        answer = agent.call("restart.attempts.ask", request, timeout=ANSWER).done
-        return answer.read(KeeperAnswer).orders
+        start_keeper(self.fleet, (leader, leader.name), host, host.name, self.run_id)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common import run_events
 from ipexctl.common.attempt_record import AttemptEnded
 from ipexctl.common.checkpoint_names import checkpoint_label
 from ipexctl.common.checkpoint_reports import CopiedPart
@@ -15,6 +16,7 @@ from ipexctl.remote.checkpoints.newest_checkpoint import (
     newest_complete_checkpoint,
 )
 from ipexctl.remote.restart import restart_policy
+from ipexctl.run.outcome import verdict
 
 
 def rank(tail: str = "", *, code: int | None = 1, **how: Any) -> dict[str, Any]:
@@ -77,6 +79,19 @@ def test_a_missing_file_of_a_checkpoint_may_be_there_next_time(path: str, again:
     test = restart_policy.make_path_test({"/work"}, ["out/*.pt"], "out/c-80")
     fact = rank(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'")
     assert restart_policy.classify_ending([fact], 5.0, test)["again"] is again
+
+
+def test_a_program_that_ended_has_the_same_words_as_in_ps() -> None:
+    """Without MPI there is no program of MPI; a killed one took along the wrappers that it had."""
+    gone = {"event": "program", "host": "b", "who": "what started b's ranks", "code": None}
+    killed = dict(gone, code=-9, killed=True)
+    words = "what started b's ranks was ended by signal 9 (SIGKILL)"
+    for facts in ([killed], [gone, killed], [rank(code=None, lost=True), killed]):
+        assert restart_policy.classify_ending(facts, 300.0)["why"] == words
+    by_ps = run_events.ProgramEnded(killed["who"], -9, True, "", 3, 2)
+    assert verdict.program_ended(by_ps, 3).startswith(words + " while 2 of 3 ")
+    failed = rank("RuntimeError: x")
+    assert restart_policy.classify_ending([failed, killed], 300.0)["error"]
 
 
 def test_memory_that_ran_out_at_once_runs_out_again() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from tests.run_lab.test_mpi_lab import without  # noqa: F401  (a fixture)
 from tests.run_lab.test_ps_lab import second
 
@@ -218,3 +219,54 @@ def test_a_detached_run_is_known_by_its_first_id_and_stops_for_good(runner, tmp_
     assert [row["state"] for row in rows_of(runner, home, again)] == ["stopped"]
     assert rows and rows_of(runner, home, f"{run_id}-r03") == []
     assert runner.gone(f"{run_id}-r02", seconds=5) == {}
+
+
+FAILS_ONCE = (
+    "import os, sys, time\n"
+    "attempt, rank = (os.environ[n] for n in ('TORCHELASTIC_RESTART_COUNT', 'RANK'))\n"
+    "print('up', rank, 'of', os.environ['WORLD_SIZE'], 'attempt', attempt, flush=True)\n"
+    "for _ in range(3000):\n"
+    "    time.sleep(0.1)\n"
+    "    if attempt == '0' and rank == '0' and os.path.exists('/tmp/fail-now'):\n"
+    "        sys.exit(7)\n"
+)
+
+
+@pytest.mark.parametrize("killed", ["-ox", "-nx"])
+def test_ps_starts_a_killed_keeper_again_and_the_next_attempt_has_its_host(
+    runner, tmp_path, killed
+):
+    """Of node02, which is healthy: the keeper, or what starts its guardians."""
+    options = ("-d", "-ppn", "1", "--restarts", "2", "--min-hosts", "1", "--host-timeout", "6s")
+    done = runner.plain(*options, str(runner.script(FAILS_ONCE)))
+    assert done.returncode == 0, done.stderr
+    run_id, home = done.stdout.split()[-1], tmp_path / "two"
+
+    def shell(host: str, line: str) -> str:
+        return str(runner.lab.run_in(host, ["/bin/sh", "-c", line]).stdout)
+
+    def with_keeper() -> set[str]:
+        return {name for name in runner.lab.hosts if shell(name, "pgrep -x ipexctl-keeper")}
+
+    assert wait_until(lambda: with_keeper() == {"node01", "node02", "node03"}, 60, 0.5)
+    shell("node02", f"kill -9 $(pgrep {killed} ipexctl-keeper)")
+    assert wait_until(lambda: with_keeper() == {"node01", "node03"}, 60, 0.5)
+    said = []
+
+    def is_watched() -> bool:
+        said.append(second(runner, home, "ps").stderr)
+        return with_keeper() == {"node01", "node02", "node03"}
+
+    assert wait_until(is_watched, 120, 1.0), said
+    notes = " ".join("".join(said).split())
+    assert f"{run_id}: 1 of 3 hosts keeps no watch (node02); its keeper is started again" in notes
+    (row,) = rows_of(runner, home, run_id)
+    assert (row["state"], row["ranks_started"]) == ("running", 3)
+    shell("node01", "touch /tmp/fail-now")
+    try:
+        assert wait_until(lambda: rows_of(runner, home, f"{run_id}-r02") != [], 120, 1.0)
+        (row,) = rows_of(runner, home, f"{run_id}-r02")
+        assert sorted(row["hosts"]) == ["node01", "node02", "node03"]
+    finally:
+        shell("node01", "rm /tmp/fail-now")
+        second(runner, home, "stop", f"{run_id}-r02", "-t", "0")

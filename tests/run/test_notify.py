@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
-from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded, AttemptRuns, RunEnded
+from ipexctl.common.attempt_record import AttemptBegins, AttemptRuns, RunEnded
 from ipexctl.common.notify_command import describe_event, run_notify_command
 from ipexctl.machines.target import Target
 from ipexctl.remote.restart.keeper_notices import describe_line
@@ -104,10 +104,21 @@ LOST = {"event": "lost", "host": "b", "why": "no message"}
         ([{**OVER, "well": True}], [("end", "done", "")]),
         ([STALL, OVER], [("stalled-2", "stalled", "no progress for 45 s"), ("end", "failed", "")]),
         ([ASKED, STALL, OVER], [("end", "stopped", "ann")]),
-        ([LOST, {**RANK, "ended": {"code": 1}}, OVER], [("end", "lost", "b: no message")]),
+        (
+            [LOST, {**RANK, "ended": {"code": 1}}, OVER],
+            [("end", "failed", "b was lost: no message")],
+        ),
         (
             [{**RANK, "ended": {"code": 1}, "tail": "x\nE: y\n"}, OVER],
-            [("end", "failed", "rank 1 on b: exit code 1; E: y")],
+            [("end", "failed", "rank 1 on b exited with code 1")],
+        ),
+        (
+            [{**RANK, "ended": {"code": None, "signal": 9}, "tail": "x"}, OVER],
+            [("end", "failed", "rank 1 on b was ended by signal 9 (SIGKILL)")],
+        ),
+        (
+            [{"event": "program", "host": "b", "who": "what started b's ranks", "code": -9}, OVER],
+            [("end", "failed", "what started b's ranks was ended by signal 9 (SIGKILL)")],
         ),
         ([{"event": "timeout", "seconds": 3}, OVER], [("end", "failed", "timeout")]),
     ],
@@ -125,17 +136,16 @@ def test_what_the_hub_tells(facts: list[dict[str, Any]], told: list[Any], monkey
 
 
 def test_what_the_leading_keeper_tells() -> None:
-    lost = AttemptEnded(1, True, True, "b: lost", "", ["b"], 3.0, "")
-    failed = AttemptEnded(1, True, False, "x", "", [], 3.0, "")
-    assert describe_line(AttemptBegins(1, ["a"]), []) is None
-    assert describe_line(AttemptRuns(2), [lost]) is None
+    assert describe_line(AttemptBegins(1, ["a"])) is None
+    assert describe_line(AttemptRuns(2)) is None
     second = AttemptBegins(2, ["a"], why="b: lost")
-    assert describe_line(second, [lost]) == ("attempt-2", "restarting", "b: lost")
-    assert describe_line(RunEnded("done", True), []) == ("end", "done", "")
-    assert describe_line(RunEnded("x", False), [lost]) == ("end", "lost", "x")
-    assert describe_line(RunEnded("x", False), [failed]) == ("end", "failed", "x")
+    assert describe_line(second) == ("attempt-2", "restarting", "b: lost")
+    assert describe_line(RunEnded("done", True)) == ("end", "done", "")
+    assert describe_line(RunEnded("b: lost; 1 hosts are too few", False)) == (
+        "end", "failed", "b: lost; 1 hosts are too few",
+    )  # fmt: skip
     for end in (RunEnded("it was stopped", False), RunEnded("by ann", False, by_user=True)):
-        assert describe_line(end, [failed]) == ("end", "stopped", end.end)
+        assert describe_line(end) == ("end", "stopped", end.end)
 
 
 def test_its_text_is_not_in_the_command_to_type_again() -> None:

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipexctl.common.described_ends import describe_program_end
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import Exchange, ExchangeVerdict
-from ipexctl.run.outcome.run_state import RankEnd, RunState, describe_program_end
+from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.output.rank_lines import (
     MAX_LINE,
     Lines,

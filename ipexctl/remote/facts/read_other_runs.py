@@ -72,12 +72,7 @@ def find_supervisor_process(address, end):
 
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        patience = end - time.monotonic()
-        if patience > 0:
-            control.connect_with_timeout(link, address, patience)
-        else:
-            link.setblocking(False)
-            link.connect(address)
+        control.connect_with_timeout(link, address, end - time.monotonic())
         return control.peer_credentials(link)
     except OSError:
         return 0, None

@@ -71,7 +71,8 @@ class Judge:
         is_done = self.code is not None or not (all(self.ended.values()) or self.vanished)
         is_late = self.deadline is not None and now >= self.deadline
         if is_late and not (self.decided or self.all_ended()):  # mpirun gave up without a reason
-            self.note_program("a process of MPI on %s" % self.first, self.first, None, True, "")
+            program = "a process of MPI on %s" if self.run.mpi else "what started %s's ranks"
+            self.note_program(program % self.first, self.first, None, True, "")
         if is_late or (is_done and self.all_ended()):
             self.over = ENDED
 

@@ -220,7 +220,8 @@ class Keeper:
         returned = question.returned
         order = own_leader.make_returned_order(returned) if returned in away else None
         orders = order.replace(keys=self.keys).document() if order else {}
-        return KeeperAnswer(True, own_leader.waits, own_leader.before, away, orders).document()
+        count, leader = len(self.restart_plan.hosts), own_leader
+        return KeeperAnswer(True, leader.waits, leader.before, away, orders, count).document()
 
     def turn(self):
         """Process waiting messages, then do what is due: vote, lead, look at the part, report."""
@@ -524,7 +525,7 @@ class Keeper:
                 line = line.replace(run_id=run_id_of(self.base, line.attempt))
             self.note(line.document())
             self.noted += 1
-            self.notices.take_line(line, self.record, is_leader=self.leader is not None)
+            self.notices.take_line(line, is_leader=self.leader is not None)
             queued_runs.forget_order(self.folder, self.name)
 
     def note(self, line):

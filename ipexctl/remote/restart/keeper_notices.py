@@ -1,7 +1,7 @@
 """What keepers report to the process that runs the command of `run --notify`: the one that leads
 reports what it put into the record."""
 
-from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded, RecordLine, RunEnded
+from ipexctl.common.attempt_record import AttemptBegins, RecordLine, RunEnded
 from ipexctl.common.restart_plan import VoterPlan
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.restart import restart_policy
@@ -17,9 +17,9 @@ class KeeperNotices:
         run_id = plan["run_id"]
         self.link = notifier.fork_notifier(command, folder, run_id, order.about, order.host)
 
-    def take_line(self, line: RecordLine, record, is_leader):
+    def take_line(self, line: RecordLine, is_leader):
         """Report a new line of the record, if this host leads and put it there."""
-        notice = describe_line(line, record.endings)
+        notice = describe_line(line)
         if notice and is_leader and getattr(line, "by", "") == self.name:
             notifier.send_notice(self.link, *notice)
 
@@ -30,7 +30,7 @@ def sign_line(line: RecordLine, name):
     return line.replace(by=name) if is_signed else line
 
 
-def describe_line(line: RecordLine, endings: "list[AttemptEnded]"):
+def describe_line(line: RecordLine):
     """Return the key, the state and the cause that --notify reports; None for other lines."""
     if isinstance(line, AttemptBegins) and line.attempt > 1:
         return "attempt-%d" % line.attempt, "restarting", line.why
@@ -40,4 +40,4 @@ def describe_line(line: RecordLine, endings: "list[AttemptEnded]"):
         return "end", "done", ""
     if line.by_user or line.end == restart_policy.STOPPED:
         return "end", "stopped", line.end
-    return "end", "lost" if endings and endings[-1].lost else "failed", line.end
+    return "end", "failed", line.end

@@ -4,6 +4,7 @@ import posixpath
 import re
 
 from ipexctl.common.attempt_record import AttemptEnded
+from ipexctl.common.described_ends import describe_program_end
 from ipexctl.remote.checkpoints.checkpoint_rules import find_member
 from ipexctl.remote.hub.judge import is_rank_failure
 
@@ -36,11 +37,17 @@ def classify_ending(facts, seconds, is_of_checkpoint=lambda path: False):
     lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
     if lost:
         return make_ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
+    killed = [fact for fact in facts if fact.get("event") == "program" and fact.get("killed")]
     for fact in facts:
         if fact.get("event") == "rank" and is_rank_failure(fact.get("ended") or {"code": 0}):
-            return of_rank(fact, seconds, is_of_checkpoint)
-        if fact.get("event") in ("frozen", "program"):
-            return make_ending(True, "%s on %s" % (NAMES[fact["event"]], fact.get("host")))
+            if not (killed and fact["ended"].get("lost")):  # else that took its wrapper along
+                return of_rank(fact, seconds, is_of_checkpoint)
+            fact = killed[0]
+        if fact.get("event") == "frozen":
+            return make_ending(True, "a rank was stopped on %s" % fact.get("host"))
+        if fact.get("event") == "program":
+            fact = killed[0] if killed else fact
+            return make_ending(True, describe_program(fact))
     return make_ending(False, "how it ended is not known" if not facts else "it did not begin")
 
 
@@ -48,7 +55,9 @@ def make_ending(again, why, error="", lost=()):
     return {"again": again, "why": why, "error": error, "lost": sorted(set(lost))}
 
 
-NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
+def describe_program(fact):
+    """Say which program ended, and how: there is none of MPI in a run without it."""
+    return "%s %s" % (fact.get("who"), describe_program_end(fact.get("code")))
 
 
 def of_rank(fact, seconds, is_of_checkpoint):

@@ -167,7 +167,7 @@ def ask_supervisor(folder, host, message):
 def is_alive(folder, host):
     """Return whether a supervisor exists, even one that is stopped or whose queue is full."""
     try:
-        link = connect_to_supervisor(folder, host)
+        link = connect_to_supervisor(folder, host, patience=0.0)
     except BlockingIOError:  # another account may have filled it, or taken the name of a dead one
         words = read_nonce(folder, host)
         return bool(words) and start_of(words[1]) == words[2]
@@ -182,14 +182,14 @@ def read_nonce(folder, host):
     return words if len(words) == 3 else []
 
 
-def connect_to_supervisor(folder, host):
+def connect_to_supervisor(folder, host, patience=None):
     """Connect to this user's supervisor; None if there is none. Raises BlockingIOError."""
     written = read_nonce(folder, host)
     if not written:
         return None
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connect_with_timeout(link, socket_address(folder, written[0]))
+        connect_with_timeout(link, socket_address(folder, written[0]), patience)
         if peer_credentials(link)[1] == os.getuid():
             return link
     except BlockingIOError:
@@ -203,8 +203,10 @@ def connect_to_supervisor(folder, host):
 
 def connect_with_timeout(link, address, patience=None):
     """Connect. Raise BlockingIOError if the listener's queue stays full: any user can fill it."""
-    patience = PATIENCE if patience is None else patience
-    seconds = struct.pack("ll", int(patience), int(patience % 1 * 1e6))
+    patience = PATIENCE if patience is None else max(0.0, patience)
+    if not patience:
+        link.setblocking(False)
+    seconds = struct.pack("ll", int(patience), int(patience % 1 * 1e6) + 1)  # 0 is no limit
     link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
     link.connect(address)
     link.settimeout(patience)

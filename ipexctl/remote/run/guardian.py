@@ -64,7 +64,7 @@ def guard_run(link, keep=None):
     scratch_folder.remove_scratch_folder(scratch)
     if killed:
         note_end(order, killed, len(survivors), time.monotonic() - start_time)
-        notices.report_end("lost", "%s: %s" % (order.host, killed))
+        notices.report_end("failed", "%s was lost: %s" % (order.host, killed))
         try:
             link.write({"killed": killed, "survivors": len(survivors)})
         except OSError:

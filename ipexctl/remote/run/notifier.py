@@ -11,6 +11,7 @@ import socket
 import time
 
 from ipexctl.common import notify_command, run_events
+from ipexctl.common.described_ends import describe_program_end, describe_rank_end
 from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import close_files
 from ipexctl.remote.rank import rank_wrapper
@@ -103,15 +104,16 @@ def describe_end(fact, succeeded=False):
         return ("done", "") if succeeded else ("failed", "")
     event, host = fact.get("event"), fact.get("host")
     if event == "lost":
-        return "lost", "%s: %s" % (host, fact.get("why"))
+        return "failed", "%s was lost: %s" % (host, fact.get("why"))
     if event in ("asked", "abandoned"):
         return "stopped", str(fact.get("by") or fact.get("why"))
+    if event == "program":
+        return "failed", "%s %s" % (fact["who"], describe_program_end(fact["code"]))
     if event != "rank" or "refused" in fact:
-        return "failed", str(fact.get("what") or fact.get("who") or fact.get("refused") or event)
-    end, lines = fact["ended"], str(fact.get("tail", "")).split("\n")
-    code = "signal %s" % end["signal"] if end.get("signal") else "exit code %s" % end["code"]
-    last_line = next((line for line in reversed(lines) if line.strip()), "")
-    return "failed", "rank %s on %s: %s; %s" % (fact["rank"], host, code, last_line.strip()[:300])
+        return "failed", str(fact.get("what") or fact.get("refused") or event)
+    end = fact["ended"]
+    how = describe_rank_end(end.get("code"), end.get("signal"), end.get("lost", False))
+    return "failed", "rank %s on %s %s" % (fact["rank"], host, how)
 
 
 def claim_event(folder, key):

@@ -63,12 +63,13 @@ def op_list(call, root, known_as, only, newest, sizes):
         if not records and not any(data) and not queued:
             continue
         ended_count += not (alive or queued.get("queued", False))
-        reply = control.ask_supervisor(folder_of_first, keeper, {}) if kept and not alive else None
+        reply = control.ask_supervisor(folder_of_first, keeper, {}) if kept else None
         answer = KeeperAnswer.read(reply or {})
         row = dict(summarize_journal(records), run=run, host=name, alive=alive, kept=kept)
         last, recent = read_last_lines(folder, records)
         row.update(last=last, recent=recent, unreadable=not records and not queued)
         row.update(waits=answer.waits, leads=answer.leads)
+        row.update(away=answer.away, keepers=answer.keepers)
         row["before"] = [waiting.document() for waiting in answer.before]
         row["bytes"] = disk_use.size_of(folder) if sizes else None
         row.update(summarize_attempts(lines, run))

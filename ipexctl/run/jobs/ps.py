@@ -23,6 +23,7 @@ from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.jobs.lost_keepers import restore_keepers
 from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, RunOnHost
@@ -129,6 +130,8 @@ def list_runs(
         gathered = gather_runs(fleet, newest=newest, sizes=every)
         if settle_queued_runs(fleet, gathered):
             gathered = gather_runs(fleet, newest=newest, sizes=every)
+        for run in gathered:
+            restore_keepers(fleet, run)
         runs = tuple(
             run for run in gathered if (with_ended or not run.over) and chosen.keeps(run, now)
         )

@@ -134,6 +134,8 @@ class RunOnHost:
     cut_off: bool = False  # whether it may continue on hosts that this one could not reach
     waits: str = ""  # what its keeper waits for before the next attempt
     leads: bool = False  # whether that keeper leads
+    away: tuple[str, ...] = ()  # hosts without a connection to it, if it leads
+    keepers: int = 0  # hosts that should have a keeper
     # runs that wait for its CPUs longer, in the order of the queue, if its keeper leads
     before: tuple[QueuedRun, ...] = ()
     waited: bool = False  # it was queued (--queue)

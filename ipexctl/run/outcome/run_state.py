@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 from itertools import islice
 
+from ipexctl.common.described_ends import describe_rank_end
 from ipexctl.common.run_events import Usage
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.rank_lines import TAIL, WARNING, Lines, without_noise
@@ -45,14 +46,9 @@ class RankEnd:
         """Describe the end. A host's count of OOM kills explains it if one rank was killed."""
         killed = self.lost or self.signal == 9
         hints = [hint for hint in self.hints if killed or hint != "oom"]
-        return self._describe_ending() + "".join(
+        return describe_rank_end(self.code, self.signal, self.lost) + "".join(
             f"; {_HINTS[hint]}" for hint in hints if hint in _HINTS
         )
-
-    def _describe_ending(self) -> str:
-        if self.signal is not None:
-            return f"was ended by signal {self.signal}{_SIGNALS.get(self.signal, '')}"
-        return "was killed" if self.lost else f"exited with code {self.code}"
 
 
 _HINTS = {
@@ -62,18 +58,6 @@ _HINTS = {
     "oom": "meanwhile the host ran out of memory and its kernel killed a process (OOM)",
     "disk-full": "the disk with its folder and its log is full",
 }
-_SIGNALS = {
-    2: " (SIGINT)", 4: " (SIGILL: an instruction this CPU does not have)", 6: " (SIGABRT)",
-    7: " (SIGBUS: often a full /dev/shm)", 8: " (SIGFPE)", 9: " (SIGKILL)",
-    11: " (SIGSEGV)", 15: " (SIGTERM)",
-}  # fmt: skip
-
-
-def describe_program_end(code: int) -> str:
-    """Describe how an MPI program ended; below 0: by that signal, above 128: a shell says so."""
-    if code < 0:
-        return f"was ended by signal {-code}{_SIGNALS.get(-code, '')}"
-    return f"ended with code {code}{_SIGNALS.get(code - 128, '')}"
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import Any
 from ipexctl.base.host_outcome import without_host
 from ipexctl.base.values import by, count_or_none, list_of, plain
 from ipexctl.common import run_events
+from ipexctl.common.described_ends import describe_program_end
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
@@ -40,7 +41,7 @@ from ipexctl.run.outcome.run_result import (
     exception_in,
     from_traceback,
 )
-from ipexctl.run.outcome.run_state import RankEnd, RunState, describe_program_end
+from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.slow_steps import SlowSteps
 
@@ -183,8 +184,7 @@ def program_ended(program: run_events.ProgramEnded, ranks: int) -> str:
         else f"when {program.up} of {ranks} ranks had started"
     )
     when = when if program.alive or program.up < ranks else "and took its ranks along"
-    ending = "was killed or gave up" if program.code is None else describe_program_end(program.code)
-    return f"{program.who} {ending} {when}"
+    return f"{program.who} {describe_program_end(program.code)} {when}"
 
 
 def read_all(rows: Any, host: str = "") -> list[HubRecord]:

@@ -23,9 +23,9 @@ from ipexctl.run.outcome.run_result import RunResult
 
 AT_END = 5.0  # seconds for the command to end, so that a failure can be noted; it goes on then
 STATES = {
-    verdict.INTERRUPTED: "stopped", verdict.HOST_LOST: "lost", verdict.UNKNOWN: "lost",
-    "controller-lost": "stopped",
+    verdict.INTERRUPTED: "stopped", verdict.UNKNOWN: "lost", "controller-lost": "stopped",
 }  # fmt: skip
+LOST = (verdict.HOST_LOST, verdict.UNKNOWN)  # then the host that decides may not be there
 
 
 @dataclass
@@ -41,7 +41,9 @@ class EventNotifier:
         """Report how the run ended. `host`: the one that decided it, where the event is claimed."""
         state = "done" if result.exit_code == EXIT_OK else STATES.get(result.ended_by, "failed")
         cause = "" if state == "done" else result.cause or result.ended_by
-        self.report_event(run_id, host, ("end", state, cause), is_lost=is_hub and state == "lost")
+        self.report_event(
+            run_id, host, ("end", state, cause), is_lost=is_hub and result.ended_by in LOST
+        )
 
     def report_event(
         self, run_id: str, host: str, event: tuple[str, str, str], *, is_lost: bool = False
