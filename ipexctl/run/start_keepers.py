@@ -13,6 +13,7 @@ from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
+from ipexctl.run.plan.checkpoint_options import describe_one_checkpoint
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.prepare_hosts import call_every_host
 from ipexctl.run.run_script import Script
@@ -61,6 +62,8 @@ def review_restarts(
 ) -> None:
     """Check the options. `hosts`: number of hosts of the first attempt; `spares`: of those beside
     them. Raise InputError."""
+    if together := describe_one_checkpoint(options.checkpoints):
+        note(together)
     if not options.restarts:
         return
     if (options.min_hosts or 0) > hosts:

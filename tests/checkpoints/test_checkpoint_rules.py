@@ -10,7 +10,11 @@ from ipexctl.common.copy_messages import PartFound
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.remote.checkpoints import checkpoint_rules as rules
 from ipexctl.run.checkpoints import listed_checkpoints as listed
-from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
+from ipexctl.run.plan.checkpoint_options import (
+    describe_one_checkpoint,
+    patterns_of,
+    resume_words,
+)
 
 THREE = ["a", "b", "c"]
 MIB = 1 << 20
@@ -172,3 +176,17 @@ def test_a_manifest_that_is_none_is_an_odd_answer_of_its_host(bent):
     with pytest.raises(HostFailed) as e:
         on_host("a", [{**one, **bent}], [])
     assert e.value.slug == "agent-reply-invalid"
+
+
+@pytest.mark.parametrize(
+    ("text", "described"),
+    [
+        ("out/model.pt,out/optim.pt", "out/model.pt and out/optim.pt are taken together"),
+        ("a.pt,b.pt,c.pt", "a.pt, b.pt and c.pt are taken together"),
+        ("out/model.pt", ""), ("out/*.pt,out/model.pt", ""), ("ck-1,ck-2", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_plain_names_that_are_one_checkpoint_are_named_before_the_run(
+    text: str, described: str
+) -> None:
+    assert describe_one_checkpoint(text).partition(" as one")[0] == described

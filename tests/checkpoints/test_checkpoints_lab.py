@@ -143,3 +143,67 @@ def test_power_is_cut_at_any_moment(runner, tmp_path, seed):
     finally:
         runner.lab.heal(host)
         second(runner, home, "stop", run_id, "-t", "1")
+
+
+# rank 0 is killed in the middle of a checkpoint in its first attempt: `files` are what it writes
+KILLED = """
+import glob, os, signal, sys, time
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+found = os.environ.get("IPEXCTL_CHECKPOINT")
+if found:
+    print("read", *(open(found + "/" + name).read() for name in sys.argv[1].split(",")), flush=True)
+print("beside it", *sorted(glob.glob("out/**/*.*", recursive=True)), flush=True)
+if attempt == "0":
+    for place, pause in (word.split("=") for word in sys.argv[2:]):
+        if rank == "0" and place:
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "w") as file:
+                file.write(pause.split(":")[0])
+        time.sleep(float(pause.split(":")[-1]))
+    if rank == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+"""
+
+
+def killed(runner, pattern: str, names: str, *writes: str):
+    """`writes`: PATH=TEXT:SECONDS. The end of the last attempt is returned."""
+    options = ("-ppn", "1", "--restarts", "3", "--checkpoints", pattern)
+    run = runner.start(*options, str(runner.script(KILLED)), names, *writes)
+    return run, run.finish(seconds=300)
+
+
+def notes_of(run) -> str:
+    return "\n".join(event["text"] for event in run.events if event["event"] == "note")
+
+
+def test_two_plain_names_are_laid_out_as_they_were_at_one_moment(runner):
+    """Model of step 1 and 2, optimizer of step 1: nobody reads a mix, also not on the host that has
+    the newer model."""
+    pair = ("out/model.pt=1:0", "out/optim.pt=1:16", "out/model.pt=2:8")
+    run, result = killed(runner, "out/*.pt", "model.pt,optim.pt", *pair)
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    for rank in range(3):
+        assert run.lines(rank)[-2:] == ["read 1 1", "beside it out/model.pt out/optim.pt"]
+    notes = notes_of(run)
+    assert "out/model.pt and out/optim.pt are taken together as one checkpoint" in notes
+    assert f".ipexctl-aside/{run.run_id}-r02" in notes
+
+
+def test_a_second_file_that_comes_late_is_waited_for(runner):
+    writes = ("out/ck-1/a.json=1:0", "out/ck-1/b.json=1:16", "out/ck-2/a.json=2:12")
+    run, result = killed(runner, "out/ck-*", "a.json,b.json", *writes)
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    for rank in range(3):
+        beside = "beside it out/ck-1/a.json out/ck-1/b.json"
+        assert run.lines(rank)[-2:] == ["read 1 1", beside]
+
+
+def test_half_a_checkpoint_that_nothing_tells_apart_costs_one_attempt(runner):
+    """The first one of a run, and its second file has not come yet."""
+    run, result = killed(runner, "out/ck-*", "a.json,b.json", "out/ck-1/a.json=1:16")
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    assert run.lines(0)[-1] == "beside it"
+    notes = notes_of(run)
+    assert "from the beginning: no earlier checkpoint is complete; skipped: out/ck-1: " in notes
+    assert "FileNotFoundError" in notes

@@ -153,6 +153,39 @@ def test_a_host_that_is_back_takes_the_place_of_the_next_one_that_is_lost(runner
     assert (last["host"], last["text"]) == ("node01", "up 0 of 2 attempt 2")
 
 
+FINAL = """
+import os, sys, time
+if os.environ["RANK"] == "0":
+    os.makedirs("out/ck-1")
+    open("out/ck-1/model", "w").write("x")
+time.sleep(3)
+print("FINAL attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("host", ["node01", "node02"])
+@pytest.mark.parametrize("options", [(), ("--restarts", "2")])
+def test_a_run_of_which_all_ranks_have_ended_is_done_though_a_host_is_lost_then(
+    runner, tmp_path, host, options
+):
+    """While its last checkpoint is copied, which takes 8 s at least."""
+    words = ("-d", "-ppn", "1", *options, "--checkpoints", "out/ck-*", "--host-timeout", "6s")
+    done = runner.plain(*words, str(runner.script(FINAL)))
+    assert done.returncode == 0, done.stderr
+    run_id, home = done.stdout.split()[-1], tmp_path / "two"
+    look = ["/bin/sh", "-c", f"grep -rls '\"succeeded\"' .[a-z]*/runs/{run_id}/journals"]
+    deadline = time.monotonic() + 120
+    while runner.lab.run_in("node03", look, user="trainer").returncode:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    with powered_off(runner, host):
+        waited = second(runner, home, "wait", run_id)
+        assert (waited.returncode, rows_of(runner, home, f"{run_id}-r02")) == (0, [])
+        (row,) = rows_of(runner, home, run_id)
+        assert (row["state"], row["exit_code"]) == ("done", 0)
+
+
 def test_a_spare_that_is_not_reached_at_the_start_is_left_out(runner):
     options = ("-ppn", "1", "--restarts", "2", "--spares", "node03")
     with powered_off(runner, "node03"):

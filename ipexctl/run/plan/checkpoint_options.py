@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from ipexctl.base.quoting import quote
+from ipexctl.common.checkpoint_names import is_plain
 from ipexctl.errors import InputError
 
 EXAMPLE = "--resume-arg '--resume_from_checkpoint {checkpoint}'"
@@ -21,6 +22,15 @@ def patterns_of(text: str) -> tuple[str, ...]:
                 slug="checkpoint-pattern-outside",
             )
     return patterns
+
+
+def describe_one_checkpoint(text: str) -> str:
+    """Name the plain names of --checkpoints that are one checkpoint together; "" if there are not
+    several. A pattern may match several, too: the hosts note that when they are written."""
+    names = [name for name in patterns_of(text) if is_plain(name) and not set(name) & set("*?[")]
+    if len(names) < 2:
+        return ""
+    return f"{', '.join(names[:-1])} and {names[-1]} are taken together as one checkpoint"
 
 
 def resume_words(text: str, path: str) -> tuple[str, ...]:
