@@ -50,9 +50,11 @@ UNFINISHED = 60.0  # seconds without a complete checkpoint, until a note says so
 TOGETHER = "%s are taken together as one checkpoint"
 PUT_ASIDE = "what was newer than the checkpoint, or no part of it, was moved to %s"
 WRITTEN = "it is being written"
+NOT_COPIED = "it is not copied yet"
+INCOMPLETE = "%s: no checkpoint was complete in the last minute: %s"
 REWRITTEN = (
-    "%s is not copied: in %d s it was never unchanged for 4 s; write it to a temporary name that "
-    "--checkpoints does not match and rename it, or write it less often"
+    "%s is not copied: in the last minute no version of it stayed unchanged for 10 s; write it "
+    "less often, or give each one a name of its own, with its step"
 )
 
 
@@ -189,7 +191,7 @@ class Worker:
         self.waiting[key] = row
         if not why:
             self.told[key] = stamp
-            row[-1] = "it is not copied yet"
+            row[-1] = NOT_COPIED
             self.ready.append(key)
             self.habits.expect(key, self.habits.rounds[key].written)
             self.note_members(key, members)
@@ -218,8 +220,9 @@ class Worker:
             self.progress = now
         elif now - self.progress > UNFINISHED:
             label, _, _, written, why = max(self.waiting.values(), key=lambda row: row[3])
-            if why == WRITTEN and time.time() - written < UNFINISHED:
-                self.note(REWRITTEN % (label, UNFINISHED))
+            if time.time() - written < UNFINISHED:
+                is_rewritten = why in (WRITTEN, NOT_COPIED)
+                self.note(REWRITTEN % label if is_rewritten else INCOMPLETE % (label, why))
 
     def write_pending(self):
         """Write the list of checkpoints that are not copied yet, if it has changed."""

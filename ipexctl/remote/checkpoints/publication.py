@@ -124,7 +124,11 @@ class Publication:
         written = now - message.age
         self.since[name] = max(self.since.get(name, written), written)
         for peer in self.hosts:
-            if peer not in self.answers[name]:
+            if peer in self.answers[name]:
+                continue
+            if name == PLAIN and self.stamps and peer not in self.stamps:
+                self.answers[name][peer] = None  # as before: it would say so if it wrote one
+            else:
                 self.tell(peer, SeekPart(name))
 
     def on_none(self, host, message: copy_messages.PartAbsent, now):
