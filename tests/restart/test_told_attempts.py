@@ -14,6 +14,9 @@ from ipexctl.run.follow_attempts import (
 )
 
 
+NONE_LEFT = "no earlier checkpoint is complete"
+
+
 def read_attempts(said: list[object]) -> list[AttemptBegins]:
     return filter_attempts(read_record(said))
 
@@ -38,6 +41,15 @@ def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> 
     ) != describe_attempt(not_kept)
     (away,) = read_attempts([bare | {"away": "out/c-9"}])
     assert "out/c-9" in describe_attempt(away)
+
+
+def test_an_attempt_names_the_checkpoints_that_were_skipped_and_why() -> None:
+    why = "out/c-9: rank 1 on node02: FileNotFoundError: 'out/c-9/b'"
+    (earlier, none) = read_attempts(
+        [SECOND | {"skipped": [why]}, SECOND | {"skipped": [why], "checkpoint": ""}]
+    )
+    assert f"from out/c-4, 9 s old; skipped: {why}" in describe_attempt(earlier)
+    assert describe_attempt(none).endswith(f"from the beginning: {NONE_LEFT}; skipped: {why}")
 
 
 def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:

@@ -27,7 +27,8 @@ def show_why(why: Why, stacks: bool = False) -> None:
 def why_lines(why: Why, width: int) -> Iterator[str]:
     yield _first_line(why)
     note = "another attempt followed" if why.run.later else ""
-    for text in filter(None, (*why.run.end_texts, note, why.run.waits)):
+    skipped = [f"checkpoint skipped: {text}" for text in why.run.skipped]
+    for text in filter(None, (*why.run.end_texts, note, *skipped, why.run.waits)):
         yield from wrap_text(f"  {text}", width, "  ")
     if why.situation and why.diagnosis:
         yield from diagnosis_layout.diagnosis_lines(why.diagnosis, width)

@@ -217,6 +217,11 @@ class ListedRun:
         return further_attempts(self.seen)
 
     @property
+    def skipped(self) -> tuple[str, ...]:
+        """The checkpoints from which later attempts did not begin, and why."""
+        return tuple(dict.fromkeys(text for row in self.further for text in row.skipped))
+
+    @property
     def later(self) -> bool:
         """Whether another attempt followed, and ran."""
         return any(attempt.ran for attempt in self.further)
