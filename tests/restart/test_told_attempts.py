@@ -13,7 +13,6 @@ from ipexctl.run.follow_attempts import (
     read_record,
 )
 
-
 NONE_LEFT = "no earlier checkpoint is complete"
 
 

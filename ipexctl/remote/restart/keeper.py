@@ -116,7 +116,7 @@ class Keeper:
         self.folder = root_folder.make_subfolder(root, "runs", self.base)
         run_folders.hold_folder(self.folder)
         self.copies = checkpoint_transfer.CheckpointCopies(self.runs, self.keys)
-        self.began = time.time()  # before the first rank
+        self.began = self.note_beginning()
         self.inbox = queue.Queue()  # type: queue.Queue
         self.queue = self.make_queue()
         first = [] if self.queue else self.restart_plan.first
@@ -172,6 +172,16 @@ class Keeper:
             spoke = hub_link.Spoke(self.name, name, self.keys, take, renews=True)
             spoke.connect(address, port)
             self.spokes[name] = spoke
+
+    def note_beginning(self):
+        """Return when the first keeper of the run began here, before any rank: this one may be of
+        a host that was lost and is back."""
+        path = os.path.join(self.folder, "began.%s" % os.path.basename(self.name))
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+            return os.stat(path).st_mtime
+        except OSError:  # a full disk
+            return time.time()
 
     def agree(self, document, term):
         """Add a line on which the voters have agreed to the record."""
