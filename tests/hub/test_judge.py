@@ -119,6 +119,19 @@ def test_after_a_failure_the_others_have_a_moment_and_are_not_told_to_go() -> No
     assert (judge.over, judge.is_success()) == ("ended", False)
 
 
+def test_nothing_that_a_killed_rank_wrote_becomes_a_checkpoint() -> None:
+    """What does not change any more may be half a file."""
+    judge = up()
+    for rank in range(3):
+        ends(judge, rank, WELL, 5.0)
+    assert not judge.has_failed()
+    ends(judge, 3, BAD, 5.0)
+    assert judge.has_failed()
+    judge = up()
+    judge.record_lost_host("b", "gone", 5.0)
+    assert judge.has_failed()
+
+
 def test_ctrl_c_gives_time_and_the_second_one_none() -> None:
     judge = up()
     judge.ask_to_end("Ctrl-C", 10.0, 5.0)

@@ -105,7 +105,8 @@ class Hub:
             self.next_look = now + LOOK
             self.look_at_hosts(now)
         self.judge.tick(now)
-        self.checkpoints.begin(now)
+        if not self.judge.has_failed():  # else what no longer changes may be half a file
+            self.checkpoints.begin(now)
         self.send_results(self.has_ended(now))
 
     def has_ended(self, now):

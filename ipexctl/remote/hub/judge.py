@@ -82,6 +82,10 @@ class Judge:
     def is_success(self):
         return self.all_ended() and all(self.ended.values())
 
+    def has_failed(self):
+        """Return whether a rank has failed, or a host was lost: what it wrote may be cut."""
+        return bool(self.lost) or not all(self.ended.values())
+
     def ask_to_end(self, by, seconds, now):
         """Handle Ctrl-C or `ipexctl stop`. A second request ends the run at once."""
         if self.over:
