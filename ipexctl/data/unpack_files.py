@@ -60,10 +60,10 @@ class _Room:
         """Count an entry. Raises OSError or _TooMany if there is no room for it."""
         before = self.files + len(self.folders)
         folder = path if stat.S_ISDIR(mode) else posixpath.dirname(path)
+        self.files += not stat.S_ISDIR(mode) or folder in self.folders  # one that is repeated, too
         while folder not in self.folders:
             self.folders.add(folder)
             folder = posixpath.dirname(folder)
-        self.files += not stat.S_ISDIR(mode)
         entries = self.files + len(self.folders)
         if entries > self.most:
             raise _TooMany(f"more than {self.most:,} files and folders")

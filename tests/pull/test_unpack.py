@@ -207,11 +207,13 @@ def test_what_does_not_fit_on_the_disk_is_not_begun(tmp_path: Path) -> None:
 
 
 MANY = [f"{n}" for n in range(3000)]
+AGAIN = ["d/"] * 3000
 DEEP = ["/".join([f"{n}", *"x" * 600]) for n in range(5)]  # each member with many folders
 
 
 @pytest.mark.parametrize(
-    ("key", "names"), [("set__tar__gz", MANY), ("set__tar__gz", DEEP), ("set__zip", DEEP)]
+    ("key", "names"),
+    [("set__tar__gz", MANY), ("set__tar__gz", DEEP), ("set__tar__gz", AGAIN), ("set__zip", DEEP)],
 )
 def test_a_small_archive_does_not_become_any_number_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, names: list[str]
@@ -225,7 +227,9 @@ def test_a_small_archive_does_not_become_any_number_of_files(
     else:
         with gzip.GzipFile(fileobj=out, mode="wb") as stream:
             for name in names:
-                stream.write(tarfile.TarInfo(name).tobuf(tarfile.PAX_FORMAT))
+                info = tarfile.TarInfo(name)
+                info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+                stream.write(info.tobuf(tarfile.PAX_FORMAT))
             stream.write(END)
     with refused("archive-too-many", "files and folders") as e:
         unpacked(tmp_path, **{key: out.getvalue()})
