@@ -143,6 +143,12 @@ def _shorten_ids(runs: Sequence[ListedRun]) -> Callable[[ListedRun], str]:
     return shorten
 
 
+def _hosts_text(run: ListedRun) -> str:
+    hosts = fold(run.about.hosts or tuple(part.host for part in run.seen))
+    chooses = run.state is ListedState.QUEUED and run.about.any_of
+    return f"any of {hosts}" if chooses else hosts
+
+
 def _by(by: str, own: str, *, wide: bool) -> str:
     """Return who started a run, "" for the caller; in a narrow table the user's name, or the
     machine of the caller's own runs on another one."""
@@ -168,7 +174,7 @@ def _make_row(
         "NAME": about.name + attempt if about.name else short(run),
         "STATE": "stalled" if stalled else run.state.value,
         "RANKS": f"{up}/{about.ranks}" if starts else str(about.ranks or run.started),
-        "HOSTS": fold(about.hosts or tuple(part.host for part in run.seen)),
+        "HOSTS": _hosts_text(run),
         "BY": _by(about.by, caller.by, wide=wide),
         "SINCE": short_duration(since) if run.began else "",
         "ID": short(run),
