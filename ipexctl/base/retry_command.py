@@ -11,20 +11,38 @@ from ipexctl.common.secret_names import is_secret_name
 
 _RANKS = ("-n", "-np", "--np")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
+_NUMBER_IN_ONE = re.compile(r"(-n|--[a-z-]+=)(\d+)")
 _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
-def compose_retry_command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
+def compose_retry_command(
+    typed: Typed, lost: Sequence[str], n: int | None, *,
+    fewer: int | None = None, hosts: int | None = None, spares: Sequence[str] | None = None,
+    resume: str = "",
+) -> str:  # fmt: skip
     """Return the command without the lost hosts, and with `n` ranks (None: unchanged). Values of
     variables that look secret are left out, and the command of --notify: --env NAME takes the local
     value.
+
+    `fewer`: at most this number of ranks, if one was typed; `hosts`: at most this --min-hosts;
+    `spares`: those that are left, if any is lost; `resume`: the run whose checkpoint it loads.
     """
     if not typed.options:
         return ""
-    words, added = list(_without_secrets(typed.options)), []
+    words, added = list(without_secrets(typed.options)), []
+    if fewer is not None:
+        words = _with_at_most(words, _RANKS, fewer)
+    if hosts is not None:
+        words = _with_at_most(words, ("--min-hosts",), hosts)
+    if spares is not None:
+        words = _without_option(words, "--spares")
+        added += [word for host in spares for word in ("--spares", host)]
+    if resume:
+        words = _without_option(words, "--resume")
+        added += ["--resume", resume]
     if n is not None:
         words, replaced = _with_ranks(words, str(n))
-        added = [] if replaced else ["-n", str(n)]
+        added += [] if replaced else ["-n", str(n)]
     words[1:1] = [*(word for host in lost for word in ("-x", host)), *added]
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
 
@@ -47,7 +65,7 @@ def spell_force(hint: str, typed: Typed) -> str:
     return f"{words.rstrip(', ;')}\n{command}".lstrip() if found and command else hint
 
 
-def _without_secrets(words: Sequence[str]) -> Iterator[str]:
+def without_secrets(words: Sequence[str]) -> Iterator[str]:
     previous = ""
     for word in words:
         option = "--env=" if word.startswith("--env=") else ""
@@ -60,6 +78,28 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
             word = "--notify=COMMAND"
         yield f"{option}{name}" if secret else _LOGIN.sub("USER:PASSWORD", word)
         previous = word
+
+
+def _without_option(words: Sequence[str], option: str) -> list[str]:
+    pairs = zip(("", *words), words, strict=False)
+    return [
+        word
+        for previous, word in pairs
+        if option not in (previous, word) and not word.startswith(f"{option}=")
+    ]
+
+
+def _with_at_most(words: Sequence[str], options: Sequence[str], most: int) -> list[str]:
+    """Replace the values of these options that are larger numbers."""
+    changed = []
+    for previous, word in zip(("", *words), words, strict=False):
+        combined = _NUMBER_IN_ONE.fullmatch(word)
+        if combined and combined[1].rstrip("=") in options:
+            word = f"{combined[1]}{min(int(combined[2]), most)}"
+        elif previous in options and word.isdigit():
+            word = str(min(int(word), most))
+        changed.append(word)
+    return changed
 
 
 def _with_ranks(words: Sequence[str], n: str) -> tuple[list[str], bool]:

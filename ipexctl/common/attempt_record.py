@@ -94,6 +94,7 @@ class FurtherAttempt(Message):
     hosts: "list[Line]"
     ran: bool  # all of its hosts were ready
     why: "Line" = ""  # why it did not begin
+    lost: "list[Line]" = []  # the hosts that could not begin it
     skipped: "list[Line]" = []  # checkpoints that it did not begin from, and why
 
 

@@ -25,6 +25,7 @@ class RestartPlan(Message):
     kept: bool  # checkpoints are copied
     without: str  # --without-checkpoint
     queued: float  # --queue: since when, by the clock of the first host; else 0
+    returns: float  # --wait-for-hosts: seconds for lost hosts to come back, if too few are left
 
 
 class RestartHost(Message):

@@ -13,6 +13,7 @@ from ipexctl.quick_dataclass import dataclass
 
 Ports = tuple[int, int]  # first and last
 STALL_ACTIONS = ("note", "stop", "restart")
+WAIT_FOR_HOSTS = Seconds(60)  # --wait-for-hosts, if it is not given
 WITHOUT_CHECKPOINT = ("wait", "begin")
 COMPRESSIONS = ("off", "fp16", "bf16")  # of gradients: ipexctl/in_ranks/half_gradients.py
 BUCKET = "IPEXCTL_BUCKET_MB"  # a variable that ipexctl/in_ranks/ddp_bucket.py reads
@@ -138,6 +139,14 @@ class RunOptions:
         least=1,
         show_default=False,
         in_plays="Fewest hosts to continue with.",
+    )
+    wait_for_hosts: Seconds = rare_run_option(
+        "--wait-for-hosts TIME",
+        "Time for lost hosts to come back if too few are left (default: 60s).",
+        WAIT_FOR_HOSTS,
+        least=0,
+        show_default=False,
+        in_plays="Time for lost hosts to come back if too few are left.",
     )
     without_checkpoint: str = rare_run_option(
         "--without-checkpoint wait|begin",

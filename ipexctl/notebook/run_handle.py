@@ -188,7 +188,7 @@ class RunHandle:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code of the ended run. Raises RunContinues after `timeout` seconds."""
-        from ipexctl.run.jobs.ps import wait_for_run
+        from ipexctl.run.jobs.wait import wait_for_run
 
         outcome = wait_for_run(self._target, self.id, self._root, timeout)
         if not outcome.run.over:

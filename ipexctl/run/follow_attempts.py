@@ -49,6 +49,7 @@ from ipexctl.run.jobs.ps import (
     read_caller,
     settle_queued_runs,
 )
+from ipexctl.run.jobs.start_again import compose_again_line_of
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, shorten_end
 from ipexctl.run.outcome.run_choice import describe_owner, describe_run
@@ -166,6 +167,9 @@ def attach_and_follow(
             else:
                 result = attach_to_run(fleet, run, painter, interrupts, AttemptFolders())
             if isinstance(result, RunResult):
+                if result.exit_code and not result.again:
+                    again = compose_again_line_of(fleet, run.first_id)
+                    result = replace(result, again=again)
                 painter.result(result)
             else:
                 word = run.about.name if own else ""  # the caller may have a run of this name

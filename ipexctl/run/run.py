@@ -25,6 +25,7 @@ from ipexctl.local.run_options import (
 )
 from ipexctl.local.settings import load_settings
 from ipexctl.local.shipped_tables import migration_rules
+from ipexctl.local.typed_runs import remember_typed_run
 from ipexctl.machines.fleet import Fleet, start_in_thread
 from ipexctl.machines.suggested_commands import other_pythons, spell_hint, suggest_command
 from ipexctl.machines.target import Target
@@ -185,6 +186,8 @@ class _Run:
         if resumed:
             self._lay_out_checkpoint(resumed, nodes, sent)
         records = AttemptFolders(None if self.options.trial else Path.cwd(), name=self.options.name)
+        if not self.options.trial:
+            remember_typed_run(self.run_id, self.script.typed, [host.name for host in spares])
         keys = self._make_link_keys(wide, spares)
         orders = self._compose_orders(plan, wide, keys, nodes, resumed)
         if self.options.kept:
@@ -211,6 +214,10 @@ class _Run:
             self.fleet.remember(_failed_states(result), "run")
         local = self._fetch_kept_files(result, records.find_folder(result.run_id), sent)
         retry = self._compose_retry(result, list(nodes.values()))
+        if result.exit_code and self.options.kept:
+            from ipexctl.run.jobs.start_again import compose_again_line_of
+
+            retry = compose_again_line_of(self.fleet, self.run_id) or retry
         left_out = self._find_left_out(result, sent)
         result = replace(result, kept=local, again=retry, left_out=left_out).spelled(
             lambda name: suggest_command(self.fleet.target, name, self.fleet.root),

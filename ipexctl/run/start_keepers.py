@@ -10,7 +10,7 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_patterns import select_hosts
 from ipexctl.inventory.inventory import Host, Inventory
-from ipexctl.local.run_options import RunOptions
+from ipexctl.local.run_options import WAIT_FOR_HOSTS, RunOptions
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.run.plan.checkpoint_options import describe_one_checkpoint
@@ -31,6 +31,7 @@ def check_restart_options(options: RunOptions) -> None:
     for option, value in (
         ("--spares", options.spares),
         ("--min-hosts", options.min_hosts),
+        ("--wait-for-hosts", options.wait_for_hosts != WAIT_FOR_HOSTS),
         ("--stall-action restart", options.stall_action == "restart"),
         ("--without-checkpoint", options.without_checkpoint != "wait"),
     ):

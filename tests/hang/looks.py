@@ -136,6 +136,15 @@ def joins(rank: int) -> Raw:
     return row(rank, frames(*STORE), **CONNECT)
 
 
+def waits_for_store(rank: int, text: str) -> Raw:
+    target = {"what": "poll", "peer": MASTER}
+    stack = frames()
+    return row(
+        rank, stack, text=text, wchan="poll_schedule_timeout", syscall=[7, 1, 1, 0],
+        blocked_on=target,
+    )  # fmt: skip
+
+
 def child(**more: Any) -> Raw:
     given: Raw = {"pid": 9, "name": "pt_data_worker", "state": "S", "cpu": 0.0, "exited": False}
     stack = more.pop("frames", [])

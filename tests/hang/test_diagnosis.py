@@ -35,6 +35,7 @@ from .looks import (
     linked,
     row,
     waits,
+    waits_for_store,
 )
 
 CASES = [
@@ -238,7 +239,7 @@ CASES = [
     Case("all join, with a wrong address", "rendezvous", [], [joins(r) for r in range(4)]),
     Case(
         "store.get() of a key that one rank has not set",
-        "rendezvous",
+        "store-key",
         [0],
         [
             row(0, frames(), **SLEEP),
@@ -251,6 +252,26 @@ CASES = [
                 blocked_on={"what": "poll", "peer": MASTER},
             ),
         ],
+        said="rank 1 (node01) waits in train.py:61 train for the key 'ready' of the store, which",
+        more={"world": 2},
+    ),
+    Case(
+        "store.wait() of a key that nobody sets, also in the rank that serves it",
+        "store-key",
+        [0, 1],
+        [
+            waits_for_store(rank, "dist.distributed_c10d._get_default_store().wait(['done'])")
+            for rank in (0, 1)
+        ],
+        said="ranks 0-1 (node01) wait in train.py:61 train for the key 'done' of the store, which",
+        more={"world": 2},
+    ),
+    Case(
+        "a key that is no text in the script, while others wait in a collective",
+        "store-key",
+        [1],
+        [waits(0), waits_for_store(1, "kv_store.get(f'ready/{step}')")],
+        doing="waiting for a key of the store",
         more={"world": 2},
     ),
     behind(

@@ -22,6 +22,9 @@ from ipexctl.common.processes import stat_of
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.hang import process_state
 from ipexctl.remote.hang.look import look_at_ranks
+from ipexctl.run.hang.diagnosis import diagnose_run
+from ipexctl.run.hang.evidence import read_look
+from ipexctl.run.hang.hang_report import Situation
 from tests.processes import interpreter
 
 IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
@@ -434,3 +437,34 @@ def test_gloo_waits_for_a_rank_that_does_not_come(site, start, tmp_path):
     assert waits["source"][3] == "dist.all_reduce(x)"
     assert waits["threads"][0]["main"] and len(waits["threads"]) == 1
     assert waits["connections"]
+
+
+KEY = """
+import torch, torch.distributed as dist
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=2)
+dist.all_reduce(torch.ones(8))
+kv_store = dist.distributed_c10d._get_default_store()
+print("here", flush=True)
+kv_store.wait(["never-set"])
+"""
+
+
+def test_a_key_of_a_real_store_that_no_rank_sets_is_named_in_both_ranks(site, start):
+    python = torch_python()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        master = f"127.0.0.1:{free.getsockname()[1]}"
+    ranks = [
+        start(hang(KEY), str(n), f"tcp://{master}", python=python, waits=False) for n in (0, 1)
+    ]
+    for rank in ranks:
+        wait_for_line(rank)
+        wait_for_state(rank.pid, "S")
+    rows = look_at_ranks(str(site), {n: rank.pid for n, rank in enumerate(ranks)}, 0.5)
+    looks = read_look("node01", rows)
+    hosts = dict.fromkeys((0, 1), "node01")
+    diagnosis = diagnose_run(Situation(2, hosts, master, looks, quiet=60.0))
+    assert diagnosis.kind.name == "store-key"
+    assert "for the key 'never-set' of the store, which no rank has set" in diagnosis.headline
+    assert [suspect.rank for suspect in diagnosis.suspects] == [0, 1]

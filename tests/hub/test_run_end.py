@@ -17,7 +17,7 @@ from ipexctl.common.attempt_record import (
     RecordLine,
     RunEnded,
 )
-from ipexctl.common.keeper_messages import PartFailed
+from ipexctl.common.keeper_messages import BeginPart, PartFailed
 from ipexctl.common.root_paths import run_id_of
 from ipexctl.errors import InputError
 from ipexctl.explain.known_failures import known_failures
@@ -172,7 +172,7 @@ def test_a_keeper_whose_disk_is_full_says_that_its_part_cannot_begin(tmp_path: P
         base=RUN, keys={}, order=start_order(), runs=str(tmp_path / "runs"), name="d",
         take=lambda name, message: said.append((name, message)), part=None,
     )  # fmt: skip
-    Keeper.start(keeper, start_order(run_id=RUN, host="d"), 2, None)
+    Keeper.start(keeper, BeginPart(start_order(run_id=RUN, host="d"), None), 2)
     ((name, failed),) = said
     assert (name, type(failed), failed.attempt) == ("d", PartFailed, 2)
     assert failed.why == f"cannot create the folder {tmp_path}/runs"

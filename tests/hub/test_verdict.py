@@ -27,6 +27,13 @@ WORKER_GONE = (
     "    with _resource_sharer.get_connection(self._id) as conn:\n"
     "ConnectionResetError: [Errno 104] Connection reset by peer\n"
 )
+RAISED = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n'
+WORKER_KILLED = f"{RAISED}RuntimeError: DataLoader worker (pid 47) is killed by signal: Killed. "
+WORKER_EXITED = f"{RAISED}RuntimeError: DataLoader worker (pid(s) 47, 48) exited unexpectedly"
+HIDDEN = (
+    "[W1127 10:00:00.1 socket.cpp:209] [c10d] The hostname of the client socket cannot be retrieved"
+    ". err=-3"
+)
 MANY = 20 * "a frame of C++ that is long, and another one\n"
 
 
@@ -95,7 +102,11 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
          "mpirun was ended by signal 9 (SIGKILL) while 1 of 2 ranks were running"),
         # a DataLoader worker was killed: the rank that loses it is the first
         ([rank(0, GONE, code=1), rank(1, WORKER_GONE, code=1)], 1, "rank-failed",
-         "rank 1 on b exited with code 1"),
+         "a DataLoader worker of rank 1 on b was killed or crashed"),
+        ([rank(0, GONE, code=1), rank(1, WORKER_KILLED, code=1)], 1, "rank-failed",
+         "a DataLoader worker of rank 1 on b was killed (signal: Killed)"),
+        ([rank(1, WORKER_EXITED, code=1)], 1, "rank-failed",
+         "a DataLoader worker of rank 1 on b exited unexpectedly"),
         # mpirun was killed, and took the wrappers along: their loss can be noted first
         ([rank(1, lost=True), program(137, killed=True), rank(0, lost=True)], 122, "mpirun",
          "mpirun ended with code 137 (SIGKILL) while 1 of 2 ranks were running"),
@@ -119,6 +130,14 @@ def test_the_first_thing_that_ends_a_run_decides(
     found = live(facts)
     assert found and (found.exit_code, found.ended_by, found.cause) == (code, ended_by, cause)
     assert kept(facts) == found
+
+
+def test_a_line_that_is_hidden_when_it_comes_is_no_evidence_of_a_killed_rank() -> None:
+    for tail, last in ((HIDDEN, ""), (f"step 7\n{HIDDEN}", "step 7")):
+        facts = [rank(1, tail, lost=True)]
+        found = live(facts)
+        assert found and found.last == last
+        assert kept(facts) == found
 
 
 def test_nothing_is_decided_by_what_ends_no_run() -> None:

@@ -28,12 +28,13 @@ from ipexctl.common.keeper_messages import (
     QueuePlace,
 )
 from ipexctl.common.restart_plan import RestartHost, VoterPlan
-from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
+from ipexctl.remote.restart.leader import BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
 from ipexctl.remote.restart.record import RestartRecord
 from tests.made import rank_order, restart_common, row_of_host, start_order
 from tests.restart.test_restart_policy import LOST, rank
 
 LEASE = 15.0
+AWAY = 60.0  # --wait-for-hosts
 CLOSED = rank("RuntimeError: closed")
 
 
@@ -59,6 +60,7 @@ class RestartedRun:
             run_id="20260101-000000-000001", hosts=[*every], first=[*first], places=[],
             ranks=[1] * len(first),
             restarts=3, least=len(first), lease=LEASE, kept=False, without="wait", queued=0.0,
+            returns=AWAY,
             common=restart_common("20260101-000000-000001"),
             host_plans={name: host_plan(name) for name in every},
         ).replace(**more)  # fmt: skip
@@ -404,7 +406,7 @@ def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
     run = ended([LOST], there="acx", told="ac")
     run.clears("ac")
     assert run.at(104.0 + AWAY - 1.0, "cx") is None
-    assert run.leader.waits == "2 hosts are too few"
+    assert run.leader.waits == "2 hosts are too few; others may come back (1 s left)"
     run.clears("x")
     line = run.at(104.0 + AWAY - 0.5, "cx")
     assert line and line.hosts == ["a", "x", "c"]
@@ -414,6 +416,15 @@ def test_too_few_hosts_end_the_run_after_a_while() -> None:
     run = ended([LOST], there="acx", told="ac", least=4)
     run.clears("acx")
     line = run.at(104.0 + AWAY, "cx")
+    too_few = "3 hosts are too few; with --min-hosts 3 it would have gone on"
+    assert line and line.end == f"b: lost; {too_few}"
+
+
+def test_how_long_lost_hosts_are_waited_for_can_be_chosen() -> None:
+    run = ended([LOST], there="acx", told="ac", least=4, returns=300.0)
+    run.clears("acx")
+    assert run.at(104.0 + 299.0, "cx") is None
+    line = run.at(104.0 + 300.0, "cx")
     assert line and "too few" in line.end
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.waiting import wait_until
+from tests.cli import ipexctl
 from tests.run_lab.test_mpi_lab import without  # noqa: F401  (a fixture)
 from tests.run_lab.test_ps_lab import second
 
@@ -225,6 +228,43 @@ def test_a_run_is_stopped_between_two_attempts_and_its_story_is_shown_later(runn
     assert runner.gone(f"{run_id}-r02", seconds=5) == {}
     alive = [row for row in rows_of(runner, home, run_id) if row["hosts_alive"]]
     assert alive == [] and keepers(runner) == {}
+
+
+def test_all_commands_name_the_host_for_which_the_last_attempts_did_not_begin(runner, tmp_path):
+    options = ("-d", "-ppn", "1", "--restarts", "5", "--spares", "node03", "--host-timeout", "6s")
+    typed = runner.argv(*options, str(runner.script(TRAIN)), "300")  # a process: it has these words
+    done = subprocess.run(
+        typed, cwd=runner.folder, env=runner.environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    run_id, home = done.stdout.split()[-1], tmp_path / "two"
+    runs = f"$(dirname $(ls -d $HOME/.*/runs/{run_id}))"
+
+    def change_mode(mode: str) -> int:
+        words = ["/bin/sh", "-c", f"chmod {mode} {runs}"]
+        return runner.lab.run_in("node03", words, user="trainer").returncode
+
+    assert change_mode("500") == 0
+    try:
+        with powered_off(runner, "node01"):
+            words = ("--hostfile", str(runner.hostfile), "-F", str(runner.lab.ssh_config))
+            own = ipexctl("wait", run_id, *words, *runner.root, cwd=runner.folder)
+            waited = second(runner, home, "wait", run_id)
+            assert waited.returncode == 121, waited.stderr
+            ((row,), said) = rows_of(runner, home, run_id), second(runner, home, "why", run_id)
+            shown = second(runner, home, "attach", "--ui", "plain", run_id)
+    finally:
+        change_mode("700")
+    assert row["cause"].startswith("node03: cannot create the folder")
+    assert row["attempts_not_begun"][-1]["cause"] == row["cause"].partition(";")[0]
+    assert "again: " not in waited.stdout  # it was typed on another machine
+    (again,) = re.findall("again: (ipexctl run -x node01 -x node03 -f .*)", own.stdout)
+    assert "--spares" not in again and again.endswith("script.py 300")
+    for text in (waited.stdout, said.stdout, shown.stderr + shown.stdout):
+        words = " ".join(text.split())
+        assert row["cause"] in words
+        assert "attempt 2 on node[02-03] did not begin: node03: cannot create" in words
+    assert shown.returncode == 121 and "another attempt followed" not in said.stdout
 
 
 def test_a_detached_run_of_which_a_rank_never_starts_goes_on_without_its_command(runner, tmp_path):

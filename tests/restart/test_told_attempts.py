@@ -23,7 +23,7 @@ def read_attempts(said: list[object]) -> list[AttemptBegins]:
 FIRST = {"attempt": 1, "run_id": "run-1", "hosts": ["node01", "node02"]}
 SECOND = {
     "attempt": 2, "run_id": "run-1-r02", "hosts": ["node01", "node03"], "why": "node02: lost",
-    "lasted": 80.0, "kept": True, "checkpoint": "out/c-4", "age": 9.5, "open": ["out/c-5"],
+    "lasted": 80.0, "kept": True, "checkpoint": "out/c-4", "age": 9.0, "open": ["out/c-5"],
 }  # fmt: skip
 
 

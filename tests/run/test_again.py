@@ -64,6 +64,27 @@ def test_it_leaves_lost_hosts_out_and_asks_for_what_the_others_hold(words, again
     assert compose_retry_command(typed(words), ("n3",), 8) == f"ipexctl {again}"
 
 
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ("run t.py", "run -x n3 --resume R t.py"),
+        ("run -n 12 --resume Q t.py -n 12", "run -x n3 --resume R -n 8 t.py -n 12"),
+        ("run -n4 --resume=Q t.py", "run -x n3 --resume R -n4 t.py"),
+        ("run --np=12 --min-hosts 3 t.py", "run -x n3 --resume R --np=8 --min-hosts 2 t.py"),
+        ("run --min-hosts=1 --restarts 3 t.py",
+         "run -x n3 --resume R --min-hosts=1 --restarts 3 t.py"),
+        ("run --spares n[4-5] t.py --spares 7",
+         "run -x n3 --spares n5 --resume R t.py --spares 7"),
+    ],
+)  # fmt: skip
+def test_a_lost_run_goes_on_from_its_checkpoint_with_the_hosts_that_are_left(words, again):
+    left = ["n5"] if "--spares n" in words else None
+    made = compose_retry_command(
+        typed(words), ("n3",), None, fewer=8, hosts=2, spares=left, resume="R"
+    )
+    assert made == f"ipexctl {again}"
+
+
 PORT_1 = "a ansible_connection=local\nb{} address=127.0.0.1 port=1\n"
 
 

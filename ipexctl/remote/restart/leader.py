@@ -32,11 +32,19 @@ from ipexctl.remote.restart.record import RestartRecord
 
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
 CLEAR = 25.0  # for the hosts to end what is left
-AWAY = 60.0  # for hosts to come back, if there are too few
 HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no other does
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 SHOWN = 3  # earlier runs that are named
 BEGIN = 90.0  # for all hosts of an attempt to be ready
+
+
+def too_few(hosts):
+    count = len(hosts)
+    return "1 host is too few" if count == 1 else "%d hosts are too few" % count
+
+
+def advise_fewer(hosts):
+    return "with --min-hosts %d it would have gone on" % len(hosts) if hosts else ""
 
 
 class Leader:
@@ -172,8 +180,9 @@ class Leader:
             usable = {host for host, place in places.items() if place and place.claimed}
         unreliable = record.weak()
         chosen = self.choose_hosts(usable - unreliable) or self.choose_hosts(usable)
-        if not chosen and now - self.since < AWAY:
-            self.waits = "%d hosts are too few" % len(usable)
+        remaining = self.restart_plan.returns - now + self.since
+        if not chosen and remaining > 0:
+            self.waits = "%s; others may come back (%d s left)" % (too_few(usable), remaining)
             return None
         checkpoints = {host: part.checkpoints for host, part in cleared.items()}
         skips = record.skips()
@@ -190,10 +199,11 @@ class Leader:
             ending, errors[-2:], record.used(), self.restart_plan.restarts
         )
         if len(record.in_vain()) > len(self.names):
-            why = "%s; no attempt began" % ending.why
+            texts = [ending.why, "no attempt began", advise_fewer(usable - unreliable)]
+            why = "; ".join(filter(None, texts))
         if why or not chosen:
-            too_few = "%s; %d hosts are too few" % (ending.why, len(usable))
-            return RunEnded(why or too_few, False)
+            texts = [ending.why, too_few(usable), advise_fewer(usable)]
+            return RunEnded(why or "; ".join(filter(None, texts)), False)
         open_names = {path for part in cleared.values() for path in part.open} - {name}
         return AttemptBegins(
             record.number + 1,
@@ -236,7 +246,7 @@ class Leader:
         if self.restart_plan.without == "begin":
             return True
         name = self.record.complete
-        wait = max(HOLDER, self.restart_plan.lease) - now + self.since
+        wait = max(HOLDER, self.restart_plan.lease, self.restart_plan.returns) - now + self.since
         away = ", ".join(host for host in self.names if host not in reached)
         if away and wait > 0:
             self.waits = "no host in reach has %s; %s may come back (%d s left)" % (

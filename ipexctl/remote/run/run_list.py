@@ -151,7 +151,8 @@ def list_further_attempts(record, number):
             end = ends.get(line.attempt)
             ran = end.ran if end else line.attempt in running
             why = "" if ran or end is None else end.why
-            further.append(FurtherAttempt(line.attempt, line.hosts, ran, why, line.skipped))
+            lost = end.lost if why and end else []
+            further.append(FurtherAttempt(line.attempt, line.hosts, ran, why, lost, line.skipped))
     return further
 
 

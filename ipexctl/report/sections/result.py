@@ -12,9 +12,9 @@ from ipexctl.base.values import list_of
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.hang.diagnosis import diagnose_listed_run, stall_of
 from ipexctl.run.hang.diagnosis_layout import diagnosis_lines
+from ipexctl.run.outcome.first_cause import bare_lines
 from ipexctl.run.outcome.listed_runs import ListedState
 from ipexctl.run.outcome.run_result import exception_in, from_traceback
-from ipexctl.run.output.rank_lines import without_rank_prefix
 
 QUEUED = 10.0  # seconds in the queue that are worth a sentence
 CONSEQUENCES = {"same": "failed in the same way", "victims": "failed after it"}
@@ -67,7 +67,7 @@ def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     first = run.verdict.first if run.verdict else None
     tails = {rank: text for record in last.records for rank, text in record.tails}
     tail = tails.get(first.rank, "") if first else ""
-    lines = [without_rank_prefix(line) for line in tail.splitlines()]
+    lines = bare_lines(tail.splitlines())
     lines = mask.mask_text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
     lines = [line for line in lines if line.strip()]
     known = result.get("known") if isinstance(result.get("known"), dict) else None

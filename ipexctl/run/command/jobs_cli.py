@@ -342,10 +342,10 @@ def wait(
       ipexctl wait bert
       ipexctl wait bert && ipexctl fetch bert out
     """
-    from ipexctl.run.command.ps_text import asked_run_document, show_waited
-    from ipexctl.run.jobs.ps import wait_for_run as verb
+    from ipexctl.run.command.ps_text import show_waited, waited_document
+    from ipexctl.run.jobs.wait import wait_for_run as verb
 
-    end_command(verb(target, run, root), asked_run_document, show_waited, json=json)
+    end_command(verb(target, run, root), waited_document, show_waited, json=json)
 
 
 @command("Runs", 120, habits="delete")

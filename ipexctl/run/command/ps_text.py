@@ -21,7 +21,8 @@ from ipexctl.run.command.ps_table import (
     table_lines,
 )
 from ipexctl.run.jobs.fetch import FetchReport
-from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited, read_caller
+from ipexctl.run.jobs.ps import Gone, Runs, Stopped, read_caller
+from ipexctl.run.jobs.wait import Waited
 from ipexctl.run.outcome.listed_runs import (
     NO_RANKS,
     ListedRun,
@@ -202,6 +203,12 @@ def fetched_document(report: FetchReport) -> dict[str, Any]:
 
 def show_waited(waited: Waited) -> None:
     print_lines(stdout_console(), run_lines(waited.run, time.time()))
+    if waited.again:
+        print_text(stdout_console(), f"  again: {waited.again}")
+
+
+def waited_document(waited: Waited) -> dict[str, Any]:
+    return {**asked_run_document(waited), "again": waited.again or None}
 
 
 def show_removal(run: ListedRun) -> None:

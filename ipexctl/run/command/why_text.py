@@ -33,6 +33,8 @@ def why_lines(why: Why, width: int) -> Iterator[str]:
     if why.situation and why.diagnosis:
         yield from diagnosis_layout.diagnosis_lines(why.diagnosis, width)
     yield from _step_lines(why, width)
+    if why.again:
+        yield f"  again: {why.again}"
 
 
 def _step_lines(why: Why, width: int) -> Iterator[str]:
@@ -92,6 +94,7 @@ def why_document(why: Why, stacks: bool = False) -> dict[str, Any]:
         "quiet_seconds": situation.quiet if situation else None,
         "cause": run.cause or None,
         "waits": run.waits or None,
+        "again": why.again or None,
         **(
             diagnosis_layout.diagnosis_document(why.diagnosis)
             if why.diagnosis

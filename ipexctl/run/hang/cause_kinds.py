@@ -75,6 +75,13 @@ TABLE = (
         rank_rules={60: rank_rules.exchanges_data}, run_rule=run_rules.collectives_mismatch,
     ),
     CauseKind(
+        "store-key",
+        "waits for a key of the store (`store.get`, `store.wait`) that no rank has set; the key is "
+        "named",
+        "No rank has set it: look for a store.set() that a rank skips, or with another key.",
+        rank_rules={35: rank_rules.waits_for_key}, run_rule=run_rules.key_is_not_set,
+    ),
+    CauseKind(
         "rendezvous",
         "has not reached `init_process_group`; the address that the others try is named",
         "Check that MASTER_ADDR is reachable from every host.",

@@ -41,7 +41,10 @@ _READ, _WRITE = {0, 63}, {1, 20, 64, 66, 18, 68}
 _RENDEZVOUS_PATHS = re.compile(r"torch/distributed/(?:rendezvous|elastic/rendezvous/\w+)\.py$")
 _RENDEZVOUS = {"init_process_group", "new_group", "_store_based_barrier", "connectFullMesh"}
 _RENDEZVOUS |= {"_new_process_group_helper", "init_device_mesh", "init_deepspeed_comm"}
-_STORE = re.compile(r"store\w*\.(?:get|wait|barrier)\(", re.I)
+_STORE = re.compile(r"store\w*(?:\(\))?\.(?:get|wait)\((?P<keys>.*)", re.I)
+_KEY = re.compile(
+    r"\s*[\[(]?\s*(?:key\w*\s*=\s*\[?)?[bB]?(?P<quote>['\"])(?P<key>[^'\"]+)(?P=quote)"
+)
 _SOCKETS = re.compile(r"/(?:socket|ssl)\.py$|/http/client\.py$|/(?:urllib3|requests|httpx)/")
 _DEBUGGERS = re.compile(r"/(?:pdb|bdb|cmd)\.py$|/(?:IPython|debugpy|ipdb)/")
 _PROGRAM = re.compile(r"/subprocess\.py$")
@@ -79,14 +82,25 @@ def joins_run(rank: RankEvidence) -> Activity | None:
         return rank.make_activity("waiting for the other ranks in new_group", advice)
     look = rank.look
     peer = look.blocked_on.peer if look.blocked_on else ""
-    store = look.source is not None and _STORE.search(look.source.text)
-    if (
-        any(_RENDEZVOUS_PATHS.search(f.path) or f.function in _RENDEZVOUS for f in rank.inner)
-        or (store and not rank.is_busy)
-        or (not rank.inner and bool(peer) and peer == rank.master)
-    ):
+    if _is_in_rendezvous(rank) or (not rank.inner and bool(peer) and peer == rank.master):
         return rank.make_activity(f"joining the run at {rank.master or 'its master'}")
     return None
+
+
+def _is_in_rendezvous(rank: RankEvidence) -> bool:
+    return any(_RENDEZVOUS_PATHS.search(f.path) or f.function in _RENDEZVOUS for f in rank.inner)
+
+
+def waits_for_key(rank: RankEvidence) -> Activity | None:
+    """Recognize `store.get(KEY)` and `store.wait([KEY])` in the user's code: they end when a rank
+    sets the key. That is after the rendezvous, also in the rank that serves the store."""
+    source = rank.look.source
+    call = _STORE.search(source.text) if source else None
+    if call is None or rank.is_busy or "sleep(" in call["keys"] or _is_in_rendezvous(rank):
+        return None
+    match = _KEY.match(call["keys"])
+    key = f"the key {match['key']!r}" if match else "a key"
+    return rank.make_activity(f"waiting for {key} of the store", thing=key)
 
 
 def exchanges_data(rank: RankEvidence) -> Activity | None:

@@ -132,6 +132,20 @@ def _joining_ranks(view: HangView) -> set[int]:
     return {rank for rank in view.does if view.kind(rank).name == "rendezvous"}
 
 
+def key_is_not_set(view: HangView) -> RunFinding | None:
+    """Recognize ranks that wait for a key of the store, unless others wait for them."""
+    waiting = [rank for rank in view.does if view.kind(rank).name == "store-key"]
+    if not waiting or view.waiting:
+        return None
+    activity = view.does[waiting[0]]
+    verb = "waits" if len(waiting) == 1 else "wait"
+    place = f" in {activity.where.replace(' in ', ' ')}" if activity.where else ""
+    action = activity.action.removeprefix("waiting ")
+    others = set(view.does) - set(waiting) | view.unseen
+    head = f"{view.ranks_text(waiting)} {verb}{place} {action}, which no rank has set"
+    return RunFinding(head, others or waiting)
+
+
 def rendezvous_is_incomplete(view: HangView) -> RunFinding | None:
     """Recognize a rendezvous that lacks ranks, unless others wait in collectives already."""
     joining = _joining_ranks(view)

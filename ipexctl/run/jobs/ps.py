@@ -71,13 +71,6 @@ class Stopped(AskedRun):
         return worst_exit([super().exit_code, own_code])
 
 
-@dataclass(frozen=True)
-class Waited(AskedRun):
-    @property
-    def exit_code(self) -> int:
-        return EXIT_FAILED if self.run.exit_code is None else self.run.exit_code
-
-
 def read_caller() -> Caller:
     """Return who types this command, in the project of the current folder."""
     here = Path.cwd()
@@ -202,7 +195,7 @@ def stop_run(
     caller = read_caller()
     user = caller.by
     with Fleet(target, root) as fleet:
-        run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
+        run = require_answering(fleet, find_run(fleet, text, newest=NEWEST))
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
         if not caller.owns(run) and not agreed(run):
@@ -263,7 +256,7 @@ def remove_run(
 ) -> Gone:
     """Remove an ended run, with its results. `agreed` None: only show it."""
     with Fleet(target, root) as fleet:
-        run = _require_answering(fleet, find_run(fleet, text, sizes=True))
+        run = require_answering(fleet, find_run(fleet, text, sizes=True))
         if not run.over:
             raise InputError(
                 f"{run.id} is {run.state.value}",
@@ -282,22 +275,13 @@ def remove_run(
         return Gone(run, fleet.recaps(fleet.map_hosts(one)), removed=True)
 
 
-def wait_for_run(
-    target: Target, text: str, root: str = ROOT, seconds: float | None = None
-) -> Waited:
-    with Fleet(target, root) as fleet:
-        run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
-        settle_queued_runs(fleet, [run])
-        return Waited(wait_until_over(fleet, run, seconds), fleet.recaps(), len(fleet.alive))
-
-
 def _find_unanswering(fleet: Fleet, run: ListedRun) -> list[HostDown]:
     """Return hosts of the run that do not answer, unless another host knows how it ended."""
     hosts = (*run.about.hosts, *run.targets)
     return [down for down in fleet.failures if run.may_go_on and down.host in hosts]
 
 
-def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
+def require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
     """Return the run. Raise Unreachable if a host where it may still run does not answer."""
     if downs := _find_unanswering(fleet, run):
         raise Unreachable(
@@ -345,7 +329,7 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
         if not _find_unanswering(fleet, attempt):
             break
         if time.monotonic() - began > AWAY:
-            return _require_answering(fleet, attempt)
+            return require_answering(fleet, attempt)
         time.sleep(EVERY)
         _forget_downs(fleet, run)
     if not runs:

@@ -30,6 +30,7 @@ from ipexctl.run.jobs.ps import (
     map_reporting_hosts,
     reread_attempt,
 )
+from ipexctl.run.jobs.start_again import compose_again_line
 from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, read_ends
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.pace import slow_steps
@@ -55,6 +56,7 @@ class Why(AskedRun):
     computes: bool = False  # a rank uses its CPUs for more than waiting
     steps: SlowSteps | None = None  # None: it is stalled, or nothing is known of its ranks
     speed: Speed | None = None  # None: the same, or its output does not say it
+    again: str = ""  # the command that starts it again, if it has failed
 
     @property
     def is_stalled(self) -> bool:
@@ -96,6 +98,7 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
         )
         seconds = time.monotonic() - began
         why = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(diagnosis or ()))
+        why = replace(why, again=compose_again_line(fleet, run))
         if why.is_stalled or why.is_unknown:
             return why
         return replace(why, **_judge_steps(fleet, run, answers))

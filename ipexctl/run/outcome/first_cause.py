@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ipexctl.base import quoting
+from ipexctl.base.sizes import rank_text
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.project.files.missing_file import missing_module
@@ -17,7 +18,7 @@ from ipexctl.run.outcome.run_result import (
     traceback_start,
 )
 from ipexctl.run.outcome.run_state import RankEnd
-from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
+from ipexctl.run.output.rank_lines import without_colour, without_noise, without_rank_prefix
 from ipexctl.run.script.review import DISTRIBUTIONS
 
 FILE_MISSING = "file-missing"  # a cause in causes.toml: a file is not on this host
@@ -73,8 +74,25 @@ def _known_failure_slug(tail: Iterable[str], known: tuple[Cause, ...]) -> str:
 
 
 def bare_lines(tail: Iterable[str]) -> list[str]:
-    """Return lines of a rank as it wrote them, without colours."""
-    return [without_rank_prefix(without_colour(text)) for text in tail]
+    """Return lines of a rank as it wrote them, without colours, and without those that are hidden
+    when they come: a warning that healthy runs print is no evidence."""
+    return without_noise([without_rank_prefix(without_colour(text)) for text in tail])
+
+
+def describe_lost_worker(lines: Sequence[str]) -> str:
+    """Say how a DataLoader worker ended, according to its rank's traceback; "" if none did."""
+    last = "\n".join(from_traceback(lines))
+    if match := _WORKER.search(last):
+        return f"was killed (signal: {match[1]})" if match[1] else "exited unexpectedly"
+    return "was killed or crashed" if _WORKER_GONE.search(last) else ""
+
+
+_WORKER = re.compile(
+    r"DataLoader worker \(pid.{1,60}?\) (?:is killed by signal: ([\w ]+)|exited unexpectedly)"
+)
+_WORKER_GONE = re.compile(  # it passed a tensor on
+    r'multiprocessing/resource_sharer\.py", line \d{1,6}, in (?:detach|get_connection)'
+)
 
 
 def same_endings(
@@ -129,7 +147,8 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     if match is None:
         return None
     if match.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
-        return replace(match.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
+        done = rank_text(end.rank for end in result.ends if end.ok)
+        return replace(match.cause, why=f"{done} {_PEER_DONE[0]}", fix=_PEER_DONE[1])
     cause = _with_its_package(_with_its_port(match.cause, match.line), match.line)
     return _with_its_host(cause, result)
 
@@ -144,8 +163,8 @@ def _with_its_package(cause: Cause, line: str) -> Cause:
 
 
 _PEER_DONE = (
-    "Another rank had already ended with code 0: the ranks took different numbers of steps, or "
-    "one of them left out a collective call, such as a barrier that only rank 0 reaches.",
+    "had ended with code 0 while the others still waited: the ranks took different numbers of "
+    "steps, or one of them left out a collective call, such as a barrier that only rank 0 reaches.",
     "DistributedSampler(..., drop_last=True) or Accelerate's prepare() for equal shares; with "
     "DistributedDataParallel: `with model.join():` around the loop",
 )

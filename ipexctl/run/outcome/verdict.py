@@ -24,6 +24,7 @@ from ipexctl.run.outcome.event_reader import Event
 from ipexctl.run.outcome.first_cause import (
     SIGABRT,
     bare_lines,
+    describe_lost_worker,
     first_cause,
     own_gpu_check,
     same_endings,
@@ -132,6 +133,9 @@ def _of_ranks(facts: Sequence[HubRecord], end: RankEnd, known: tuple[Cause, ...]
     lines = bare_lines(tails.get(first.rank, ()))
     last = [line for line in from_traceback(lines) if line.strip()][-1:]
     verdict = replace(of_rank(first), last="".join(last))
+    if worker := describe_lost_worker(lines):
+        cause = f"a DataLoader worker of rank {first.rank} on {first.host} {worker}"
+        return replace(verdict, cause=cause)
     exception = exception_in(lines) if first.signal == SIGABRT else ""
     why = f"rank {first.rank} on {first.host} raised {exception[:200]}"
     return replace(verdict, cause=f"{why}; then Python aborted (SIGABRT)") if exception else verdict

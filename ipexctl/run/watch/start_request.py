@@ -180,6 +180,7 @@ def compose_restart_plans(
         kept=bool(options.checkpoints),
         without=options.without_checkpoint,
         queued=queued,
+        returns=options.wait_for_hosts,
     )
 
     def compose(ranks: int | None = None) -> list[RestartHost]:
