@@ -372,11 +372,11 @@ def test_an_import_that_the_installed_environment_lacks_is_told(here):
     (here / "code/train.py").write_text("import torch, helpers\nimport numpy\n")
     (here / "code/helpers.py").write_text("import torch_ccl\n")
     lines = [
-        "train.py:2: module numpy is not installed on localhost; use `ipexctl install -r "
-        "requirements.txt` after adding its package to that file",
         "helpers.py:1: torch_ccl was discontinued and is not installed on localhost; "
         "use the backend "
         '"gloo", or install it with `ipexctl install --ipex 1.11`',
+        "train.py:2: not installed on localhost: numpy; try: printf '\\n%s\\n' numpy >> "
+        "requirements.txt && ipexctl install -r requirements.txt",
     ]
     done = run(here, "--force", "train.py", active="")
     assert (done.returncode, [n for n in preflight(done) if n in lines]) == (1, lines)

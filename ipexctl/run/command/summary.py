@@ -70,9 +70,10 @@ def _known_failure_lines(result: RunResult) -> list[Text]:
     if known is None:
         return []
     word = "possibly" if known.weak else "known"
+    why = known.why if result.left_out else first_sentence(known.why)  # there it is the reason
     return [
         Text(f"  {word}: {known.title}   (ipexctl explain {known.slug})", "bold"),
-        Text(f"  why: {first_sentence(known.why)}"),
+        Text(f"  why: {why}"),
         *(Text(f"  {label} {line}") for label, line in _ways_out(result, known.fix)),
     ]
 
