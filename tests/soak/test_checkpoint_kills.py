@@ -91,7 +91,7 @@ step = load()
 while not os.path.exists(home + "/end"):
     step += 1
     time.sleep(0.2)
-    if step % 60 == 0:
+    if step % 30 == 0:
         save(step)
 note("done", step)
 """
