@@ -132,7 +132,7 @@ def test_a_script_without_a_suffix_is_one(typed, tmp_path) -> None:
         (("-n", "0"), "must be at least 1"),
         (("-ppn", "two"), "'two' is not a whole number. For example: --ppn 2"),
         (("--ui", "fancy"), "auto, stream, plain, json"),
-        (("--env", "NOT_SET"), "try: --env NOT_SET=VALUE"),
+        (("--env", "NOT_SET"), "try: # --env NOT_SET=VALUE"),
     ],
 )
 def test_wrong_values_are_found_before_anything_starts(typed, tmp_path, words, said) -> None:

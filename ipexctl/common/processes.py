@@ -71,3 +71,13 @@ def fields_of(text):
         if colon:
             fields.setdefault(name.strip(), value.strip())
     return fields
+
+
+def user_name(uid: int) -> str:
+    """Return the name of an account, "uid 1000" if it has none here."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "uid %d" % uid

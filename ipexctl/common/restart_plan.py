@@ -17,7 +17,7 @@ class RestartPlan(Message):
     # the hosts of the first attempt; with --queue, it takes the first of them that are free, as
     # many as `ranks` has
     first: "list[str]"
-    ranks: "list[int]"  # on each host of an attempt with so many hosts, in order
+    ranks: "list[int]"  # on each host of an attempt with that many hosts, in order
     places: "list[tuple[str, str, int]]"  # the voters: host, address and port of its keeper
     restarts: int  # --restarts
     least: int  # --min-hosts

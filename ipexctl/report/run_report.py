@@ -38,11 +38,11 @@ from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
 from ipexctl.report.report_page import Assets, render_report_page
-from ipexctl.run.checkpoints import fetch_checkpoints
-from ipexctl.run.checkpoints.listed_checkpoints import explain_beginning
 from ipexctl.run.follow_attempts import RecordAnswer, filter_attempts, read_record
+from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, measure_run_speed, read_metrics
 from ipexctl.run.jobs.ps import ask_run_hosts, find_run, gather_runs
+from ipexctl.run.outcome.listed_checkpoints import explain_beginning
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import FOLDER, find_run_folder
 from ipexctl.stack.mpi import in_packages
@@ -88,7 +88,7 @@ def report(
         runs = runs or [find_run(fleet, text)]
         attempts = [read_attempt(fleet, item) for item in sorted(runs, key=lambda r: r.attempt)]
         compared = read_attempt(fleet, other_run) if other_run else None
-        checkpoints = fetch_checkpoints.gather_checkpoints(fleet, run)
+        checkpoints = gather_checkpoints(fleet, run)
         began_from = read_attempt_starts(fleet, run) if len(attempts) > 1 else ()
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {without_host(down.host, down.what)}" for down in fleet.failures]

@@ -32,11 +32,6 @@ from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import spell_hint, suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.checkpoints.listed_checkpoints import (
-    describe_incomplete,
-    describe_skipped,
-    explain_beginning,
-)
 from ipexctl.run.jobs.logs import read_kept_tails
 from ipexctl.run.jobs.lost_keepers import ANSWER, ask_keeper, lacks_keeper, start_keeper
 from ipexctl.run.jobs.ps import (
@@ -51,6 +46,11 @@ from ipexctl.run.jobs.ps import (
 )
 from ipexctl.run.jobs.start_again import compose_again_line_of
 from ipexctl.run.outcome import verdict
+from ipexctl.run.outcome.listed_checkpoints import (
+    describe_incomplete,
+    describe_skipped,
+    explain_beginning,
+)
 from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, shorten_end
 from ipexctl.run.outcome.run_choice import describe_owner, describe_run
 from ipexctl.run.outcome.run_result import DetachedRun, RunResult

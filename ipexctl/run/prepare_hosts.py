@@ -27,10 +27,10 @@ from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import PlannedHost
 from ipexctl.run.plan.port_plan import reserved_ports
 from ipexctl.run.run_script import Script
+from ipexctl.run.watch.start_request import COPY_WORKER
 from ipexctl.stack import mpi
 
 EXIT_NOT_STARTED = 120
-COPY_WORKER = "checkpoints.copy_worker.work"  # supervisors import it by name
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from ipexctl.common import checkpoint_names
 from ipexctl.common.copy_messages import PartFound
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.remote.checkpoints import checkpoint_rules as rules
-from ipexctl.run.checkpoints import listed_checkpoints as listed
+from ipexctl.run.outcome import listed_checkpoints as listed
 from ipexctl.run.plan.checkpoint_options import (
     describe_one_checkpoint,
     patterns_of,

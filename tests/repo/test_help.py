@@ -35,7 +35,7 @@ def test_help_fits_80_columns_and_ends_with_the_examples(path: str) -> None:
     examples = COMMANDS[path].epilog
     assert examples.startswith(f"  ipexctl {path}".rstrip())
     assert full.endswith(f"\n\nExamples:\n{examples}\n")
-    last = "" if short == full else f"\nAll options: ipexctl {path} --help all\n"
+    last = "" if short == full or not path else f"\nAll options: ipexctl {path} --help all\n"
     assert short.endswith(f"\n\nExamples:\n{examples}\n{last}")
 
 
@@ -151,4 +151,5 @@ def test_ipexctl_alone_leads_with_the_first_four_commands() -> None:
     first = re.findall(r"ipexctl ([a-z]+)", done.stderr)[:4]
     assert first == ["init", "doctor", "install", "run"]
     words = set(re.findall(r"[a-z]+", done.stderr))
-    assert [name for name in lazy_group.find_commands() if name not in words] == []
+    frequent = lazy_group.find_commands().keys() - lazy_group.RARE
+    assert [name for name in frequent if name not in words] == []

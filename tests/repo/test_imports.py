@@ -20,7 +20,8 @@ PURE = tuple(
     facts inventory data.rules doctor.checks doctor.report explain.causes
     local.run_options machines.openssh migrate.code play.text project.files
     pages.page_shell stack user_code
-    common.addresses common.attempt_record common.checkpoint_reports common.copy_messages
+    common.addresses common.attempt_record common.checkpoint_names common.checkpoint_reports
+    common.copy_messages common.described_ends
     common.hub_orders common.keeper_messages common.message common.restart_plan common.root_paths
     common.run_events common.run_orders common.secret_names common.sizes common.watch_orders
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall
@@ -29,7 +30,7 @@ PURE = tuple(
     remote.checkpoints.checkpoint_rules remote.checkpoints.newest_checkpoint
     remote.checkpoints.publication
     report.comparison report.material report.sections report.report_document report.report_page
-    run.checkpoints.listed_checkpoints run.hang run.network.network_choice run.outcome run.output
+    run.outcome.listed_checkpoints run.hang run.network.network_choice run.outcome run.output
     run.pace run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
     """.split()  # noqa: SIM905 - a list of words stays readable

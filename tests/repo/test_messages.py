@@ -62,6 +62,7 @@ def test_each_field_of_an_order_is_an_option_or_given() -> None:
     order = orders(timeout=9.0, stall_action="stop", ports=(4000, 4100), lives_on=True)
     assert order.run is not None
     later = {"host", "root", "spare", "returned", "woken"}  # for one host, or for a keeper
+    later |= {"checkpoint_gap"}  # keepers know it from earlier attempts
     assert set(order.__match_args__) - vars(order).keys() == later
     assert set(order.run.__match_args__) == vars(order.run).keys()
     assert (order.run.timeout, order.run.stall_action, order.run.lives_on) == (9.0, "stop", True)

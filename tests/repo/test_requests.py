@@ -53,7 +53,7 @@ def _inside(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _given(scope: ast.FunctionDef, call: ast.Call, at: int) -> tuple[set[str], bool]:
-    options = {"timeout", "total", "on_event", "fork", "also"}
+    options = {"timeout", "total", "on_event", "fork", "also", "form"}
     names = {word.arg for word in call.keywords if word.arg} - options
     whole = all(word.arg for word in call.keywords)
     owner = ast.unparse(call.func)

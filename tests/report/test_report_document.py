@@ -18,7 +18,7 @@ from ipexctl.report.material.host_record import Printed
 from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.report_document import LONGEST, report_document
 from ipexctl.report.sections import timeline
-from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState, RunOnHost
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material

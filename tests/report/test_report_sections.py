@@ -30,7 +30,7 @@ from ipexctl.report.sections import (
 )
 from ipexctl.report.sections.result import describe_exception
 from ipexctl.report.sections.settings import read_arguments
-from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint, explain_beginning
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint, explain_beginning
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made, material
 

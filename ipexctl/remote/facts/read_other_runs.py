@@ -11,7 +11,7 @@ import re
 import socket
 import time
 
-from ipexctl.common.processes import stat_of
+from ipexctl.common.processes import stat_of, user_name
 from ipexctl.common.tolerant_reads import read_text
 
 LISTENS = 0x10000  # flag of a listening socket
@@ -126,15 +126,6 @@ def process_age(pid):
     if len(fields) < 20 or not uptime:
         return None
     return max(0, int(float(uptime[0]) - float(fields[19]) / os.sysconf("SC_CLK_TCK")))
-
-
-def user_name(uid):
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return "uid %d" % uid
 
 
 def read_name_and_command(root, run):

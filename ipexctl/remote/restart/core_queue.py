@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from ipexctl.common.attempt_record import QueuedRun
 from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
+from ipexctl.common.processes import user_name
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.facts.probe_values import expand_cpu_list
@@ -71,9 +72,7 @@ class CoreQueue:
                     cpus is None or self.cpus & set(cpus)
                 ):
                     rows.append("%s of %s" % (other["run"], other["owner"]))
-        queued = [
-            QueuedRun(since, run, read_other_runs.user_name(u)) for u, run, since, _ in before
-        ]
+        queued = [QueuedRun(since, run, user_name(u)) for u, run, since, _ in before]
         return QueuePlace(queued, rows, False)
 
     def go_to(self, state):
@@ -152,12 +151,12 @@ def describe_holders(names, cpus, using):
             if owner in (None, uid):
                 held -= with_ticket
         if held:
-            user = "another user" if owner is None else read_other_runs.user_name(owner)
+            user = "another user" if owner is None else user_name(owner)
             yield "CPU %s held by %s" % (cpu_list(held), user)
 
 
 def describe_run(uid, run):
-    return "%s of %s" % (run, read_other_runs.user_name(uid))
+    return "%s of %s" % (run, user_name(uid))
 
 
 def cpu_list(cpus):

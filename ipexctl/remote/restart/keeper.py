@@ -35,6 +35,7 @@ from ipexctl.common.keeper_messages import (
     PartReady,
     Vote,
 )
+from ipexctl.common.processes import user_name
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.common.root_paths import run_id_of
 from ipexctl.common.run_orders import StartOrder
@@ -43,7 +44,6 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.checkpoints import checkpoint_rules, checkpoint_transfer
 from ipexctl.remote.checkpoints.copy_folder import Changed
 from ipexctl.remote.connection import hub_link
-from ipexctl.remote.facts.read_other_runs import user_name
 from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper

@@ -15,7 +15,7 @@ import struct
 import time
 
 from ipexctl.common.files import write_atomic
-from ipexctl.common.processes import stat_of
+from ipexctl.common.processes import stat_of, user_name
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
@@ -64,11 +64,21 @@ def nonce_path(folder, host):
     return os.path.join(folder, "sockets", short)
 
 
+def account_that_holds(address):
+    """Return the uid of the process that listens under this name; None if none accepts."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connect_with_timeout(link, address, PAUSE)
+        return peer_credentials(link)[1]
+    except OSError:
+        return None
+    finally:
+        link.close()
+
+
 def name_refused(address, error):
     """Return the failure of a socket that got no name. Who holds the last one is asked."""
-    from ipexctl.remote.facts.read_other_runs import find_supervisor_process, user_name
-
-    uid = find_supervisor_process(address, time.monotonic() + PAUSE)[1]
+    uid = account_that_holds(address)
     why = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
         why = "another process holds it" if uid is None else "account %s holds it" % user_name(uid)

@@ -13,7 +13,7 @@ from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import RunComparison
 from ipexctl.report.material import curves
 from ipexctl.report.material.host_record import HostRecord, Printed, group_by_rank, host_pace
-from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.loss_check import BadLoss, bad_loss
 from ipexctl.run.pace import slow_steps

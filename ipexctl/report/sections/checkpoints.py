@@ -7,7 +7,7 @@ from typing import Any
 from ipexctl.base.sizes import format_bytes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Material
-from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 
 TITLE = "Checkpoints"
 HEADS = ("Checkpoint", "Step", "Size", "State", "Hosts")

@@ -11,20 +11,18 @@ from pathlib import Path
 
 from ipexctl.common.files import sync_disk
 from ipexctl.errors import HostFailed, InputError, IpexctlError
-from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.checkpoints import listed_checkpoints
-from ipexctl.run.checkpoints.listed_checkpoints import (
+from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
+from ipexctl.run.jobs.ps import AskedRun, find_run
+from ipexctl.run.outcome import listed_checkpoints
+from ipexctl.run.outcome.listed_checkpoints import (
     CheckpointPart,
-    HeldCopies,
     Holder,
     ListedCheckpoint,
 )
-from ipexctl.run.jobs.ps import AskedRun, find_run
-from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.run_folder import find_run_folder
 
@@ -48,17 +46,6 @@ def list_checkpoints(target: Target, text: str, root: str = ROOT) -> CheckpointL
         run = find_run(fleet, text)
         checkpoints = gather_checkpoints(fleet, run)
         return CheckpointList(run, fleet.recaps(), len(fleet.alive), checkpoints)
-
-
-def gather_checkpoints(fleet: Fleet, run: ListedRun) -> tuple[ListedCheckpoint, ...]:
-    """Return the checkpoints that hosts report, including hosts that did not take part."""
-
-    def one(host: Host) -> list[HeldCopies]:
-        answer = fleet.call(host, "checkpoints.copy_requests.list", run_id=run.id)
-        return listed_checkpoints.read_on_host(host.name, answer)
-
-    reports = [report for reports in fleet.map_hosts(one).values() for report in reports]
-    return listed_checkpoints.merge_checkpoints(reports, alive=bool(run.alive))
 
 
 def read_part_rows(

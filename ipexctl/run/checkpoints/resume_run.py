@@ -14,15 +14,16 @@ from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent import transfer_time
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.checkpoints import listed_checkpoints
-from ipexctl.run.checkpoints.fetch_checkpoints import Row, gather_checkpoints, read_part_rows
-from ipexctl.run.checkpoints.listed_checkpoints import (
+from ipexctl.run.checkpoints.fetch_checkpoints import Row, read_part_rows
+from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
+from ipexctl.run.jobs.ps import find_run
+from ipexctl.run.outcome import listed_checkpoints
+from ipexctl.run.outcome.listed_checkpoints import (
     LAST,
     CheckpointPart,
     Holder,
     ListedCheckpoint,
 )
-from ipexctl.run.jobs.ps import find_run
 from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 from ipexctl.run.plan.launch import PlannedHost
 

@@ -12,7 +12,6 @@ from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
-from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.command.ps_table import (
     STATE_COLOURS,
     cut_line,
@@ -23,6 +22,7 @@ from ipexctl.run.command.ps_table import (
 from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, read_caller
 from ipexctl.run.jobs.wait import Waited
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import (
     NO_RANKS,
     ListedRun,

@@ -12,7 +12,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.run.outcome.listed_runs import ListedRun
-from ipexctl.run.prepare_hosts import COPY_WORKER
+from ipexctl.run.watch.start_request import COPY_WORKER
 
 ANSWER = 5.0  # seconds for a host to answer
 

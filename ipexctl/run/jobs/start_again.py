@@ -10,7 +10,7 @@ from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.errors import IpexctlError
 from ipexctl.local.typed_runs import find_typed_run
 from ipexctl.machines.fleet import Fleet
-from ipexctl.run.checkpoints.fetch_checkpoints import gather_checkpoints
+from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
 from ipexctl.run.jobs.ps import gather_runs
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, find_unbegun
 

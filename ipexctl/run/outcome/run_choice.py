@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from ipexctl.base.located_errors import nearest_word
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, find_unbegun
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 LAST = "@last"
 MOST_NAMED = 3  # people and projects whose runs an error names
@@ -36,7 +39,8 @@ def is_of_project(run: ListedRun, folder: PurePath) -> bool:
     """Return whether the run's files are in this folder or below it, or its command was typed
     there, on any machine."""
     places = (run.about.folder, run.about.typed_in)
-    return any(PurePath(place).is_relative_to(folder) for place in places if place)
+    top = str(folder).rstrip("/")
+    return any(f"{place.rstrip('/')}/".startswith(f"{top}/") for place in places if place)
 
 
 def describe_owner(run: ListedRun) -> str:
