@@ -13,6 +13,7 @@ from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.base.sizes import format_bytes
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.project_lock import project_of
 from ipexctl.local.settings import load_settings
 from ipexctl.local.user_dirs import cache_dir
 from ipexctl.machines.agent import LONG
@@ -68,6 +69,7 @@ def prune(
     first."""
     limits = read_limits(load_settings())
     limits = limits if runs is None else replace(limits, runs=runs, days=0)
+    by = project_of(Path.cwd()).by
     with Fleet(target, root) as fleet:
 
         def one(host: Host, *, check: bool) -> PrunedHost:
@@ -77,7 +79,7 @@ def prune(
             progress.step(
                 ProgressStep(host.name, "looking for files to remove" if check else "removing")
             )
-            body = {"limits": limits.for_host(), "check": check}
+            body = {"limits": limits.for_host(by), "check": check}
             answer = fleet.call(host, OP, total=LONG, **body)
             progress.step(ProgressStep(host.name, DONE))
             return PrunedHost(host.name, _read_amounts(answer))
@@ -102,12 +104,13 @@ def after_run(
 ) -> str:  # fmt: skip
     """Apply the limits on hosts whose agents are connected. Returns one line, "" if nothing removed
     is large or would be missed. `first` is called before, also for the `others`."""
+    by = project_of(Path.cwd()).by
 
     def one(host: Host) -> tuple[Amount, ...]:
         first(host)
         if host not in hosts:
             return ()
-        body = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
+        body = {"root": fleet.root_of(host), "limits": limits.for_host(by), "check": False}
         answer = fleet.agents[host].call(OP, body, timeout=SILENCE, total=TOTAL).done
         return _read_amounts(answer)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ipexctl.base.sizes import format_bytes
 from ipexctl.local.settings_file import Setting
@@ -29,12 +30,18 @@ class PruneLimits:
     project_mb: int = 2000  # files of projects that hosts keep, so that they are not sent again
     cache_mb: int = 10000  # downloaded files on the controller
 
-    def for_host(self) -> dict[str, int]:
+    def for_host(self, by: str) -> dict[str, Any]:
+        """Return what a host needs. `by`: whose limits these are. The runs that somebody else
+        started with the same account have the default limits, if these are more generous."""
+        default = PruneLimits()
+        runs = max(self.runs, default.runs) if self.runs else 0
         return {
             "copies": self.copies,
             "runs": self.runs,
             "days": self.days,
             "project_mb": self.project_mb,
+            "by": by,
+            "others": {"runs": runs, "days": max(self.days, default.days)},
         }
 
 

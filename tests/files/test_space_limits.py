@@ -20,6 +20,8 @@ from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.target import Target
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.project.send_project import Project, Snapshot, answer_yes, read_project
+from ipexctl.remote.remove import prune_rules
+from ipexctl.remote.run_files import journal
 from ipexctl.remove.prune import prune_cache
 from ipexctl.remove.prune_limits import Amount, PruneLimits, describe_amounts, read_limits
 from ipexctl.terminal.progress import HostProgress
@@ -56,7 +58,7 @@ def used(root: Path) -> int:
 
 
 def prune(root: Path, *, check: bool = False, **limits: int) -> dict[str, tuple[int, int]]:
-    asked = {"root": str(root), "limits": {**PruneLimits().for_host(), **limits}, "check": check}
+    asked = {"root": str(root), "limits": {**PruneLimits().for_host(""), **limits}, "check": check}
     with closing(fresh_agent()) as agent:
         rows: Any = agent.call(OP, asked).done["found"]
     return {kind: (count, size) for kind, count, size in rows}
@@ -69,7 +71,7 @@ def run(root: Path, folder: Path, name: str, **written: bytes) -> Path:
         work = root / "runs" / name / "work"
         for path, content in written.items():
             (work / path).write_bytes(content)
-        asked = {"root": str(root), "limits": PruneLimits().for_host(), "check": False}
+        asked = {"root": str(root), "limits": PruneLimits().for_host(""), "check": False}
         agent.call(OP, asked)
     return work
 
@@ -254,3 +256,36 @@ def test_the_command_shows_what_would_go_and_removes_it(tmp_path: Path) -> None:
     assert (done.returncode, files(root / "runs/run-0/work")) == (0, [])
     again = ipexctl("prune", "--root", str(root), "-y", cwd=tmp_path, env=env)
     assert "nothing to remove" in again.stdout
+
+
+def ended_run(root: Path, name: str, by: str, days_ago: float) -> None:
+    folder = root / "runs" / name
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "lock").touch(mode=0o600)
+    kept = journal.create_journal(str(folder), "node01")
+    kept.add({"event": "start", "about": {"name": name, "by": by}})
+    os.close(kept.fd)
+    then = time.time() - days_ago * 86400
+    for path in (folder / "lock", *(folder / "journals").iterdir()):
+        os.utime(path, (then, then))
+
+
+def test_strict_limits_of_one_person_do_not_remove_the_runs_of_another(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "runs").mkdir(parents=True, mode=0o700)
+    (root / ".ipexctl-root").touch()
+    for number in range(4):
+        for who in ("ann", "bob"):
+            ended_run(root, f"{who}-{number}", f"{who}@desk", 40 - number)
+    limits = {**PruneLimits(runs=2, days=0).for_host("ann@desk"), "check": False}
+    pruning = prune_rules.Pruning(str(root), limits, check=False)
+    pruning.prune_runs()
+    left = sorted(path.name for path in (root / "runs").iterdir())
+    assert left == ["ann-2", "ann-3", "bob-0", "bob-1", "bob-2", "bob-3"]
+
+
+def test_runs_of_others_are_removed_by_the_usual_limits(tmp_path: Path) -> None:
+    limits = PruneLimits(runs=2, days=0).for_host("ann@desk")
+    assert limits["others"] == {"runs": 20, "days": 14}
+    assert PruneLimits(runs=50, days=30).for_host("")["others"] == {"runs": 50, "days": 30}
+    assert PruneLimits(runs=0).for_host("")["others"]["runs"] == 0  # never

@@ -81,7 +81,7 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
                 begun.append(folder_transfer.ask_missing(other, bundle, asked, module)[1])
             return found
 
-    pruning = Late(str(root), {**PruneLimits().for_host(), "project_mb": 0}, check=False)
+    pruning = Late(str(root), {**PruneLimits().for_host(""), "project_mb": 0}, check=False)
     pruning.prune_blobs()
     assert [bundle.tree.files[i].path for i in begun[0]] == ["train.py"]
     folder_transfer.send_rest(other, bundle, asked, begun[0])
@@ -105,7 +105,7 @@ def test_what_removes_waits_for_nobody_and_a_sync_waits_for_it(tmp_path) -> None
 @pytest.mark.parametrize("moment", ["no lock file yet", "not locked yet"])
 def test_a_run_that_has_just_made_its_folder_is_not_an_old_one(tmp_path, monkeypatch, moment):
     """A prune that keeps no ended runs comes between the folder, its lock file and the lock."""
-    folder, limits = tmp_path / "runs/run-1", {**PruneLimits().for_host(), "runs": 1, "days": 0}
+    folder, limits = tmp_path / "runs/run-1", {**PruneLimits().for_host(""), "runs": 1, "days": 0}
     pruned: list[str] = []
     for name in ("run-1", "run-2"):
         (tmp_path / "runs" / name).mkdir(mode=0o700, parents=True)

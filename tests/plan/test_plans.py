@@ -177,7 +177,8 @@ CASES = {
     ),
     "more ranks than cores": case(
         "one core",
-        expected=LO + "1\n  r0 0\n  r1 0\n! n1: 2 ranks share 1 cores, one thread each",
+        expected=LO + "1\n  r0 0\n  r1 0\n"
+        "! WARNING: n1: 2 ranks share 1 core, each gets 50% of a core; -ppn 1 fits",
         why="asked for by -ppn: that is the only way to get there", ppn=2,
     ),
     # --- several hosts ---

@@ -47,7 +47,9 @@ def test_arguments_that_a_script_refuses_fail_all_ranks_in_the_same_way(runner):
         "import argparse\np = argparse.ArgumentParser()\n"
         "p.add_argument('--epochs', type=int)\np.parse_args()\n"
     )
-    result = runner.start("-n", "3", str(script), "--epochs", "three").finish()
+    refused = runner.plain("-n", "3", str(script), "--epochs", "three")
+    assert (refused.returncode, "invalid int value: 'three'" in refused.stderr) == (2, True)
+    result = runner.start("--force", "-n", "3", str(script), "--epochs", "three").finish()
     code, cause, known = ended(result)
     assert (code, known) == (2, "wrong-arguments")
     assert (result["first"]["code"], cause.split()[1]) == (2, str(result["first"]["rank"]))

@@ -117,7 +117,8 @@ def test_the_files_of_a_run_are_sent_and_laid_out_once_and_fetched_once(shared: 
         assert logs == {f"rank{r:05d}.log": f"{r} {there}/work\n" for r in range(6)}
         kept = sorted(p.name for p in here.iterdir())
         programs = ["bootstrap", "hosts"]
-        assert kept == sorted([*programs, "journals", "lock", "logs", "mark", "tree", "work"])
+        others = ["journals", "lock", "logs", "mark", "placed", "sockets", "tree", "work"]
+        assert kept == sorted([*programs, *others])
         journals = {p.name: p.stat().st_size for p in (here / "journals").iterdir()}
         assert journals.keys() == {
             name + end for name in shared.lab.hosts for end in ("", ".sizes")

@@ -17,7 +17,7 @@ from tests.files.test_space_limits import OP, fresh_agent, snapshot
 
 pytestmark = pytest.mark.soak
 SYNCS, WORKERS, FOLDERS = 2000, 3, 4
-TIGHT = {**PruneLimits().for_host(), "runs": 1, "days": 0, "copies": 0, "project_mb": 0}
+TIGHT = {**PruneLimits().for_host(""), "runs": 1, "days": 0, "copies": 0, "project_mb": 0}
 
 
 def work_on(top: Path, root: Path, worker: int, syncs: int) -> int:

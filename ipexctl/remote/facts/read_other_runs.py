@@ -5,7 +5,6 @@ which process of which user is behind one. /proc shows the rest, as far as it ma
 hosts have no run, so modules that are needed for one are imported late.
 """
 
-import glob
 import os
 import re
 import socket
@@ -19,7 +18,6 @@ NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
 PATIENCE = 1.0  # seconds for all connections that have to wait
 MOST_RUNS = 50
 CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
-FIRST = 20  # records of a journal to read; its beginning describes the run
 
 
 def op_list(call, root):
@@ -132,10 +130,5 @@ def read_name_and_command(root, run):
     """Return (name, command) of a run of this user, from its journal."""
     from ipexctl.remote.run_files import journal
 
-    pattern = os.path.join(glob.escape(root), "runs", run, "journals", "*")
-    for path in sorted(glob.glob(pattern))[:1]:
-        for record in journal.parse_records(journal.read_journal_bytes(path))[:FIRST]:
-            start = record.get("about")
-            if isinstance(start, dict):
-                return str(start.get("name", ""))[:64], str(start.get("command", ""))[:200]
-    return "", ""
+    about = journal.read_about(os.path.join(root, "runs", run))
+    return str(about.get("name", ""))[:64], str(about.get("command", ""))[:200]

@@ -22,7 +22,7 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import ended_copy, synced_folders
-from ipexctl.remote.run_files import run_folders
+from ipexctl.remote.run_files import journal, run_folders
 
 KINDS = ("runs", "copies", "blobs")
 MB = 1000 * 1000
@@ -33,7 +33,8 @@ LOCKED = 2.0  # seconds to wait for processes that test the lock to see whether 
 
 
 def op_prune(call, root, limits, check):
-    """{root, limits: {copies, runs, days, project_mb}, check}
+    """{root, limits: {copies, runs, days, project_mb, by, others: {runs, days}}, check}
+    `by`: whose limits these are; `others`: the limits for runs that somebody else started
     -> {found: [[kind, count, bytes], ...]}: what is removed, or with `check` would be
     """
     if root_folder.is_absent(root):
@@ -101,15 +102,36 @@ class Pruning:
         for folder in [] if self.check else leftovers:
             shutil.rmtree(folder, ignore_errors=True)
         newest_first = run_folders.run_ids(self.root)[::-1]
-        most, oldest = self.limits["runs"], time.time() - self.limits["days"] * 86400
+        removed = self.list_removed_runs(newest_first)
         for i, name in enumerate(newest_first):
             folder = os.path.join(self.root, "runs", name)
             if name in self.active:
                 continue
-            if most and i >= most and run_folders.last_written(folder) <= oldest:
+            if name in removed:
                 self.remove_run(folder)
             elif i >= self.limits["copies"]:
                 self.remove_project_copy(folder)
+
+    def list_removed_runs(self, newest_first):
+        """Return runs beyond the limits. Several people may share this account: each has a count of
+        their own, and nobody's limits are stricter for the runs of others."""
+        strictest = min(
+            [n for n in (self.limits["runs"], self.limits["others"]["runs"]) if n] or [0]
+        )
+        if not strictest or len(newest_first) <= strictest:
+            return set()
+        removed = set()  # type: set[str]
+        counts = {}  # type: dict[str, int]
+        for name in newest_first:
+            folder = os.path.join(self.root, "runs", name)
+            owner = journal.read_about(folder).get("by", "")
+            limits = self.limits if owner in ("", self.limits["by"]) else self.limits["others"]
+            place = counts[owner] = counts.get(owner, 0) + 1
+            oldest = time.time() - limits["days"] * 86400
+            is_beyond = limits["runs"] and place > limits["runs"]
+            if is_beyond and run_folders.last_written(folder) <= oldest:
+                removed.add(name)
+        return removed
 
     def remove_run(self, folder):
         """Remove the folder of a run unless it is active."""

@@ -25,6 +25,7 @@ SIZES_OFTEN, SIZES_EVERY = 0.1, 2.5  # seconds between looks at first, and in a 
 SIZES_SHARE = 0.005  # of the run's time so far: how exactly the times of lines are known
 SIZES, SAMPLES = ".sizes", ".samples"  # at the end of the names of histories
 MOST_ROWS = 2000  # of a history; then every second one of the older half goes
+FIRST = 20  # records of a journal to read; its beginning describes the run
 
 
 class Journal:
@@ -195,6 +196,15 @@ def sizes_path(folder, host):
 
 def samples_path(folder, host):
     return path_of(folder, host) + SAMPLES
+
+
+def read_about(folder):
+    """Return what the command that started the run recorded about it; empty if it is unknown."""
+    for host in list_journal_hosts(folder)[:1]:
+        for record in read_journal(folder, host)[:FIRST]:
+            if isinstance(record.get("about"), dict):
+                return record["about"]
+    return {}
 
 
 def read_journal(folder, host):

@@ -160,7 +160,8 @@ def _tight_notes(sites: Sequence[Site]) -> Iterator[str]:
         for text in _of_one(site):
             hosts.setdefault(text, []).append(site.node.host.name)
     for text, names in hosts.items():
-        yield f"{fold(names)}: {text}"
+        warning = "WARNING: " if " ranks share " in text else ""
+        yield f"{warning}{fold(names)}: {text}"
 
 
 def _of_one(site: Site) -> Iterator[str]:
@@ -173,7 +174,9 @@ def _of_one(site: Site) -> Iterator[str]:
             "number of threads"
         )
     elif places.shared:
-        yield f"{ranks} ranks share {len(places.parts[0].cpus)} cores, one thread each"
+        cores = len(places.parts[0].cpus)
+        each = f"each gets {cores / ranks:.0%} of a core"
+        yield f"{ranks} ranks share {count(cores, 'core')}, {each}; -ppn {cores} fits"
     if places.crowded:
         yield "too few cores: communication threads share those on which ranks compute"
     if places.capped:
