@@ -58,6 +58,10 @@ NOT_BEGUN = [
 ]  # fmt: skip
 FULL_END = [*NOT_BEGUN, RunEnded(f"{FULL}; 2 hosts are too few", False)]
 TOO_FEW = [*FIRST, RunEnded("a: lost; 2 hosts are too few", False)]
+STOPPED_THEN = [
+    *FIRST, begins(2, "b", "c", "d"), ended(2, "it was stopped", ran=False),
+    RunEnded("stopped by ann@desk", False, by_user=True),
+]  # fmt: skip
 RAN_LATER = [*FIRST, begins(2, "b", "c", "d"), AttemptRuns(2), ended(2, "c: lost", ["c"])]
 
 
@@ -110,6 +114,11 @@ CASES = [
         "failed", 3,
         ("rank 1 on b exited with code 3",
          "no further attempt: no restarts are left (--restarts 0)"),
+    ),
+    Case(
+        "a user stopped it when an attempt was decided that had not begun",
+        [report(host, LOST, record=STOPPED_THEN) for host in "bc"], "stopped", 130,
+        ("stopped by ann@desk", "attempt 2 on b,c,d did not begin: it was stopped"),
     ),
     Case(
         LATER_RAN,

@@ -129,10 +129,11 @@ def summarize_attempts(documents, run):
     stop_reasons = [line.end for line in run_ends if line.by_user]
     match = ATTEMPT.search(run)
     further = list_further_attempts(record, int(match.group(1)) if match else 1)
+    is_last = not any(attempt.ran for attempt in further)
     return {
         "lost": own_ends[-1].lost + own_ends[-1].away if own_ends else [],
         "why": own_ends[-1].why if own_ends else "",
-        "stopped": stop_reasons[-1] if stop_reasons and not further else "",
+        "stopped": stop_reasons[-1] if stop_reasons and is_last else "",
         "further": [attempt.document() for attempt in further],
         "settled": bool(agreed_ends),
         "end": agreed_ends[-1] if agreed_ends else "",
