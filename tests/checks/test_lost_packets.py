@@ -29,23 +29,24 @@ def _tries(*bad: str, hosts: int = 4, passes: int | None = 1400) -> tuple[Peer, 
 _HOLE = "large packets to or from this host are lost"
 _HOLES = "large packets between hosts are lost"
 _1400 = "packets of 1400 bytes arrive; the MTU is 1500"
-_MTU = "sudo ip link set eth0 mtu 1400{}   (or raise the MTU between the hosts)"
+_MTU = "sudo ip link set eth0 mtu 1400   # {}"
+_OR = "or raise the MTU between the hosts"
 
 
 @pytest.mark.parametrize(
     ("tries", "expected"),
     [
         (_tries(), []),
-        (_tries("2"), [(_HOLE, "node02", f"with node[01,03-04]; {_1400}", _MTU.format(""))]),
+        (_tries("2"), [(_HOLE, "node02", f"with node[01,03-04]; {_1400}", _MTU.format(_OR))]),
         (
             _tries("12", "32", "42"),
-            [(_HOLE, "node02", f"with node[01,03-04]; {_1400}", _MTU.format(""))],
+            [(_HOLE, "node02", f"with node[01,03-04]; {_1400}", _MTU.format(_OR))],
         ),
         (
             _tries("2", "3", hosts=5),
             [
-                (_HOLE, "node02", f"with node[01,03-05]; {_1400}", _MTU.format("")),
-                (_HOLE, "node03", f"with node[01,04-05]; {_1400}", _MTU.format("")),
+                (_HOLE, "node02", f"with node[01,03-05]; {_1400}", _MTU.format(_OR)),
+                (_HOLE, "node03", f"with node[01,04-05]; {_1400}", _MTU.format(_OR)),
             ],
         ),
         (  # the cable between two switches
@@ -55,24 +56,24 @@ _MTU = "sudo ip link set eth0 mtu 1400{}   (or raise the MTU between the hosts)"
                     _HOLES, "",
                     "node01 to node03, node01 to node04, node02 to node03, node02 to node04; "
                     + _1400,
-                    _MTU.format("   on node[01-04]"),
+                    _MTU.format("on node[01-04]   (" + _OR + ")"),
                 )
             ],
         ),
         (
             _tries("12", "21", hosts=2),
             [(_HOLES, "", f"node01 to node02, node02 to node01; {_1400}",
-              _MTU.format("   on node[01-02]"))],
+              _MTU.format("on node[01-02]   (" + _OR + ")"))],
         ),
         (
             _tries("12", hosts=2, passes=None),
             [(_HOLES, "", "node01 to node02; the MTU is 1500",
-              "tracepath -n 10.0.0.2   on node01: the MTU there")],
+              "tracepath -n 10.0.0.2   # on node01: the MTU there")],
         ),
         (
             _tries("1", "2", "3", hosts=3),
             [(_HOLES, "", "node01 to node02, node01 to node03, node02 to node01, node02 to node03; "
-              + _1400, _MTU.format("   on node[01-03]"))],
+              + _1400, _MTU.format("on node[01-03]   (" + _OR + ")"))],
         ),
     ],
 )  # fmt: skip
