@@ -40,7 +40,7 @@ def gather_run_plan(target: Target, options: RunOptions) -> Planned:
     options = check_run_options(options)
     fleet = Fleet(start_keepers.add_spares(target, options), options.root)
     choice = read_line_choice(options, fleet.hosts)
-    script = read_script(options)
+    script = read_script(options, fits=False)  # a plan is no less true without arguments
     for note in script.notes:
         target.note(note)
     datasets: dict[str, tuple[Held, ...]] = {}

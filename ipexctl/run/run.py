@@ -191,15 +191,19 @@ class _Run:
         keys = self._make_link_keys(wide, spares)
         orders = self._compose_orders(plan, wide, keys, nodes, resumed)
         if self.options.kept:
-            work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
-            planned = self._add_shares([nodes[host] for host in (*used, *spares)])
-            orders = start_keepers.prepare_keepers(
-                self.fleet, orders, planned, work, self._plan_run
-            )
+            orders = self._prepare_keepers(orders, [nodes[host] for host in (*used, *spares)], sent)
         with trace.span("run"):
             hosts = {host.name: (agents[host], sent[host].cwd) for host in used}
             result = self._follow_attempts(orders, hosts, records)
         return self._finish_run(result, nodes, sent, records)
+
+    def _prepare_keepers(
+        self, orders: Orders, nodes: Sequence[PlannedHost],
+        sent: Mapping[Host, send_project.Sent],
+    ) -> Orders:  # fmt: skip
+        work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
+        planned = self._add_shares(nodes)
+        return start_keepers.prepare_keepers(self.fleet, orders, planned, work, self._plan_run)
 
     def _finish_run(
         self, result: RunResult | DetachedRun, nodes: Mapping[Host, PlannedHost],

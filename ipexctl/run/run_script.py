@@ -68,19 +68,19 @@ class Script:
         return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])
 
 
-def read_script(options: RunOptions) -> Script:
+def read_script(options: RunOptions, *, fits: bool = True) -> Script:
     """Read the script that the options name: its sources, frameworks and environment."""
     script = _find_script(options)
     script = replace(script, env=env_choice_of(script.project.start))
     if options.no_sync:
-        return _add_suggested_command(script, options)
+        return _add_suggested_command(script, options, fits=fits)
     sources = tuple(read_sources(script.project.folder, script.project.cwd, script.argv))
     detected = frameworks.of_run(sources, script.argv, options.env)
     folder, cwd = script.project.folder, script.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
     notes = _check_compression(options.compress, detected, force=options.force)
     script = replace(script, frameworks=detected, sources=sources, roots=roots, notes=notes)
-    return _add_suggested_command(script, options)
+    return _add_suggested_command(script, options, fits=fits)
 
 
 def _check_compression(mode: str, detected: Frameworks | None, *, force: bool) -> tuple[str, ...]:
@@ -99,17 +99,17 @@ def _check_compression(mode: str, detected: Frameworks | None, *, force: bool) -
     )
 
 
-def _add_suggested_command(script: Script, options: RunOptions) -> Script:
-    """Add the command to suggest, with ipexctl's own options before the script."""
+def _add_suggested_command(script: Script, options: RunOptions, *, fits: bool) -> Script:
+    """Add the command to suggest, with ipexctl's own options before the script. `fits`: refuse
+    arguments that the script's own parser would refuse."""
     own_options = frozenset[str]().union(*(source.options for source in script.sources))
     reordered = move_options_first(options.typed, options.args, own_options)
     certain = script.sources and not any(source.reads_argv for source in script.sources)
     if certain and not options.force:
         refuse_misplaced(options.typed, reordered)
         args_file = script.project.folder / f"{script.sources[0].path.removesuffix('.py')}.args"
-        if (
-            script.sources[0].arguments and not args_file.exists()
-        ):  # HfArgumentParser reads more arguments there
+        # HfArgumentParser reads more arguments from that file
+        if fits and script.sources[0].arguments and not args_file.exists():
             from ipexctl.run.script.check_arguments import refuse_misfit
 
             refuse_misfit(script.sources, options.args, options.typed)

@@ -39,7 +39,7 @@ OPTIONS = ("-f", "my hosts", "--root", "/r")
     ("fix", "expected"),
     [
         (as_fix("boot a newer kernel"), "boot a newer kernel"),
-        (do(command("ls -l", "/a b"), "   and see"), "ls -l '/a b'   and see"),
+        (do(command("ls -l", "/a b"), "   and see"), "ls -l '/a b'   # and see"),
         (do(command("ethtool", "eth0", pipe="grep -E a|b")), "ethtool eth0 | grep -E 'a|b'"),
         (do(sudo("ip link set NIC up")), "sudo ip link set NIC up"),
         (do(write_line("0", "/sys/x")), "echo 0 | sudo tee /sys/x"),

@@ -12,7 +12,7 @@ from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.command.report_formats import markdown
 from ipexctl.doctor.command.report_text import show_doctor_report
 from ipexctl.doctor.report.cluster import CheckedHosts
-from ipexctl.doctor.report.finding import Finding, Severity, do
+from ipexctl.doctor.report.finding import Finding, Fix, Severity, command, do
 from ipexctl.doctor.report.recommendations import Recommendation, recommend_settings
 from ipexctl.doctor.report.report import Report
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
@@ -222,7 +222,7 @@ def test_hosts_that_are_gone_at_their_own_addresses_are_one_message():
     shown = text(report(A, *down))
     assert shown.count("\nunreachable  ") == 1
     assert "unreachable  node[02-04]: … port 22 refused it\n" in shown
-    assert " on node[02-04]: ss -tln" in shown
+    assert "\ndo this: on node02: ss -tln   # then for node[03-04]\n" in shown
 
 
 def test_a_finding_about_the_cluster_names_the_hosts_that_were_looked_at():
@@ -245,11 +245,11 @@ def test_hosts_that_cannot_train_together_are_not_called_good():
     ("width", "end"), [(80, " · 0.5 s"), (36, "1 warning"), (None, " · 0.5 s")], ids=str
 )
 def test_the_verdict_is_one_line_on_any_terminal(width, end):
-    warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do("repair"))
+    warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do(command("sysctl repair")))
     lines = text(replace(report(A), findings=(warn,)), width=width).splitlines()
     assert lines[0].startswith("1 of 1 ") and " 1 warning" in lines[0]
     assert lines[0].endswith(end)
-    assert lines[1].endswith(" node01: repair")
+    assert lines[1].endswith("sysctl repair   # on node01")
 
 
 @pytest.mark.parametrize(
@@ -324,8 +324,11 @@ def test_two_hundred_hosts_with_many_troubles_are_one_screenful(width):
     assert "more hosts in" in shown and "… and 2 more warnings: -v" in shown
 
 
-def warn(number: str, host: str, seen: str, fix: str = "f", severity: Severity = Severity.WARN):
-    return Finding(number, severity, host, f"title of {number}", seen, "w", do(fix))
+def warn(
+    number: str, host: str, seen: str, fix: Fix | str = "f", severity: Severity = Severity.WARN
+):
+    made = fix if isinstance(fix, Fix) else do(fix)
+    return Finding(number, severity, host, f"title of {number}", seen, "w", made)
 
 
 NAMES = [f"node{i:02d}" for i in range(1, 65)]
@@ -369,9 +372,9 @@ def test_values_that_differ_stand_beside_each_other():
 
 
 def test_the_first_command_is_for_the_hosts_that_it_is_for():
-    found = [warn("W-001", n, "x", f"fix {i}") for i, n in enumerate(NAMES[:3])]
+    found = [warn("W-001", n, "x", do(command(f"sysctl fix{i}"))) for i, n in enumerate(NAMES[:3])]
     second = text(replace(report(A), findings=tuple(found))).splitlines()[1]
-    assert second.endswith(" node01: fix 0")
+    assert second.endswith("sysctl fix0   # on node01")
 
 
 def test_failures_are_never_cut_and_what_is_cut_is_named():

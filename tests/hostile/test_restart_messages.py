@@ -31,7 +31,7 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
     plan = VoterPlan(
         run_id=BASE, hosts=["a", "b"], first=["a", "b"], ranks=[1, 1],
         places=[("a", "127.0.0.1", 0)],
-        restarts=3, least=1, lease=30.0, kept=True, without="wait", queued=0.0,
+        restarts=3, least=1, lease=30.0, kept=True, without="wait", queued=0.0, returns=0.0,
         common=restart_common(BASE), host_plans={},
     )  # fmt: skip
     asked = start_order(
@@ -147,7 +147,8 @@ def test_a_pickle_of_a_lost_host_is_not_read_and_the_vote_goes_on(tmp_path: Path
     plan = VoterPlan(
         run_id=BASE, hosts=hosts, first=hosts, ranks=[1, 1, 1],
         places=[("a", "127.0.0.1", port), ("b", "127.0.0.1", 0)], restarts=3, least=1, lease=30.0,
-        kept=True, without="wait", queued=0.0, common=restart_common(BASE), host_plans={},
+        kept=True, without="wait", queued=0.0, returns=0.0, common=restart_common(BASE),
+        host_plans={},
     )  # fmt: skip
     keepers = [
         Keeper(

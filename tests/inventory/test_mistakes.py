@@ -190,7 +190,7 @@ def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transp
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
     assert [e["slug"] == "name-not-resolved" for e in errors] == [False, False, True]
     done = shell("run", "-f", "my lab/hostfile", "-x", "n3.invalid", "--no-sync", "train.py")
-    assert done.stderr.splitlines()[-1].startswith(f"  try: {add}")
+    assert done.stderr.splitlines()[-1].startswith(f"  try: # {add}")
 
 
 def test_the_ssh_config_of_the_hostfiles_project_is_pointed_out(shell):

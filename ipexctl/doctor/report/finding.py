@@ -96,7 +96,8 @@ def _format_alternative(parts: tuple[Part, ...]) -> str:
     """Return one line: words that follow a command stand behind #, as it can be pasted."""
     first, *rest = parts
     words = "".join(map(str, rest))
-    if isinstance(first, str) or not words:
+    is_second_command = rest[1:] and rest[0] == "; " and not isinstance(rest[1], str)
+    if isinstance(first, str) or not words or is_second_command:
         return f"{first}{words}"
     words = words.strip(" #;,")
     words = words[1:-1] if words.startswith("(") and words.endswith(")") else words

@@ -192,15 +192,7 @@ class Leader:
             if decision is not True:
                 return decision
         name = newest.name if newest else ""
-        begun = record.attempts[1:]
-        errors = [(begins.error, skips.origin(begins.order)) for begins in begun]
-        errors.append((ending.error, skips.origin(newest.order if newest else ())))
-        why = restart_policy.why_no_restart(
-            ending, errors[-2:], record.used(), self.restart_plan.restarts
-        )
-        if len(record.in_vain()) > len(self.names):
-            texts = [ending.why, "no attempt began", advise_fewer(usable - unreliable)]
-            why = "; ".join(filter(None, texts))
+        why = self.why_no_restart(newest, skips, usable - unreliable)
         if why or not chosen:
             texts = [ending.why, too_few(usable), advise_fewer(usable)]
             return RunEnded(why or "; ".join(filter(None, texts)), False)
@@ -219,6 +211,17 @@ class Leader:
             open=sorted(open_names, key=lambda path: (step_of(path) or 0, path)),
             away="" if newest else record.complete,
         )
+
+    def why_no_restart(self, newest, skips, reliable):
+        """Return why no further attempt would help, "" if one may."""
+        record, ending = self.record, self.record.endings[-1]
+        if len(record.in_vain()) > len(self.names):
+            texts = [ending.why, "no attempt began", advise_fewer(reliable)]
+            return "; ".join(filter(None, texts))
+        errors = [(begins.error, skips.origin(begins.order)) for begins in record.attempts[1:]]
+        errors.append((ending.error, skips.origin(newest.order if newest else ())))
+        restarts = self.restart_plan.restarts
+        return restart_policy.why_no_restart(ending, errors[-2:], record.used(), restarts)
 
     def is_fenced(self, now, cleared):
         """Return whether every silent host of the attempt must have ended its ranks by now."""
