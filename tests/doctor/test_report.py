@@ -249,7 +249,7 @@ def test_the_verdict_is_one_line_on_any_terminal(width, end):
     lines = text(replace(report(A), findings=(warn,)), width=width).splitlines()
     assert lines[0].startswith("1 of 1 ") and " 1 warning" in lines[0]
     assert lines[0].endswith(end)
-    assert lines[1].endswith("sysctl repair   # on node01")
+    assert lines[1].endswith(" node01: sysctl repair")
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_values_that_differ_stand_beside_each_other():
 def test_the_first_command_is_for_the_hosts_that_it_is_for():
     found = [warn("W-001", n, "x", do(command(f"sysctl fix{i}"))) for i, n in enumerate(NAMES[:3])]
     second = text(replace(report(A), findings=tuple(found))).splitlines()[1]
-    assert second.endswith("sysctl fix0   # on node01")
+    assert second.endswith(" node01: sysctl fix0")
 
 
 def test_failures_are_never_cut_and_what_is_cut_is_named():
