@@ -37,7 +37,6 @@ WHEN = {
     "HostKeyUnknown": "the key of a host was never accepted",
     "HostKeyChanged": "the key of a host has changed",
     "HostFailed": "a host answered, and then failed",
-    "MissingPackages": "the script imports packages that the environment lacks",
     "RunFailed": "`run` did not start, or lost a host",
 }
 _AREAS = (  # the first that fits

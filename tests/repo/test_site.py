@@ -25,7 +25,9 @@ FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"(?:https
 KINDS = [
     name
     for name, value in vars(errors).items()
-    if isinstance(value, type) and issubclass(value, errors.IpexctlError)
+    if isinstance(value, type)
+    and issubclass(value, errors.IpexctlError)
+    and value is not errors.MissingPackages  # `run` asks a question instead of showing it
 ]
 # pages that are made from the code: what is in each
 MADE = {
