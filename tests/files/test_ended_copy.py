@@ -72,6 +72,30 @@ def test_unchanged_files_move_to_the_next_run_and_what_ranks_wrote_stays(tmp_pat
     assert inodes(third) == before
 
 
+def test_a_folder_in_which_nothing_changed_moves_as_it_is(tmp_path: Path, project: Path) -> None:
+    for name, text in {"a/b/one.py": "1", "a/two.py": "2", "c/three.py": "3"}.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (project / "a" / "link").symlink_to("b/one.py")
+    (project / "empty").mkdir()
+    first = run(tmp_path / "root", project, "run-1")
+    folders = {name: (first / name).stat().st_ino for name in ("a", "a/b", "c", "empty", "pkg")}
+    (first / "c" / "out.pt").write_text("result")
+    (first / "pkg").chmod(0o755)
+    second = run(tmp_path / "root", project, "run-2")
+    assert_is_the_project(second, project)
+    assert os.readlink(second / "a" / "link") == "b/one.py"
+    came = [name for name, inode in folders.items() if (second / name).stat().st_ino == inode]
+    assert came == ["a", "a/b", "empty"]
+    assert (first / "c" / "out.pt").read_text() == "result"
+    assert not (second / "c" / "out.pt").exists()
+    (second / "a" / "link").unlink()
+    (second / "a" / "link").symlink_to("two.py")
+    third = run(tmp_path / "root", project, "run-3")
+    assert os.readlink(third / "a" / "link") == "b/one.py"
+    assert_is_the_project(third, project)
+
+
 def append(work: Path) -> None:
     with (work / "train.py").open("a") as file:
         file.write("# changed by a rank\n")

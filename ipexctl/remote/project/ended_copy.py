@@ -12,7 +12,7 @@ import os
 import stat
 
 from ipexctl.common.files import read_json, write_atomic
-from ipexctl.common.tolerant_reads import read_text
+from ipexctl.common.tolerant_reads import info_of, link_of, read_text
 from ipexctl.remote.run_files import run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -29,6 +29,10 @@ SHARED = 0.5  # of the files must be in the ended run's copy to make it worthwhi
 
 def stamp_of(info: "os.stat_result") -> "Stamp":
     return [info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
+
+
+def encode(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
 
 
 def boot_id() -> str:
@@ -59,7 +63,7 @@ class EndedCopy:
 
     def path_of(self, name: str) -> bytes:
         # the name is one of a list that was checked when this run was laid out
-        return self.work + b"/" + name.encode("utf-8", "surrogateescape")
+        return self.work + b"/" + encode(name)
 
     def has(self, row: "Row") -> bool:
         """Return whether the copy has this file, as it was placed."""
@@ -72,6 +76,44 @@ class EndedCopy:
             return stamp_of(os.lstat(path)) == stamp and self.real_folders.is_real(path)
         except OSError:
             return False
+
+    def whole_folders(self, tree: "dict[str, Any]", in_copy: "set[str]") -> "set[str]":
+        """Return the folders of `tree` that the copy has with nothing changed, missing or added in
+        them and below. To move one is a single rename."""
+        targets = dict(tree["links"])
+        children = {name: [] for name in tree["folders"]}  # type: dict[str, list[str]]
+        paths = [row[0] for row in tree["files"]] + list(tree["folders"]) + list(targets)
+        for path in paths:
+            above = path.rpartition("/")[0]
+            if above in children:
+                children[above].append(path)
+        whole = set()  # type: set[str]
+        for name in sorted(tree["folders"], reverse=True):  # those below come first
+            is_same = all(
+                path in in_copy or path in whole or self.has_link(path, targets)
+                for path in children[name]
+            )
+            if is_same and self.has_only(name, children[name]):
+                whole.add(name)
+        return whole
+
+    def has_link(self, path: str, targets: "dict[str, str]") -> bool:
+        return path in targets and link_of(self.path_of(path)) == encode(targets[path])
+
+    def has_only(self, folder: str, paths: "list[str]") -> bool:
+        path = self.path_of(folder)
+        info = info_of(path)
+        if info is None or info.st_mode != stat.S_IFDIR | 0o700:
+            return False
+        names = sorted(encode(name.rpartition("/")[2]) for name in paths)
+        return sorted(os.listdir(path)) == names and self.real_folders.is_real(path)
+
+    def take_folder(self, name: str, path: bytes) -> bool:
+        try:
+            os.rename(self.path_of(name), path)
+        except OSError:
+            return False
+        return True
 
     def take(self, row: "Row", path: bytes) -> "Stamp | None":
         """Move the file to `path` and return its new stamp. None: it is not there as it was."""
@@ -97,7 +139,8 @@ class RealFolders:
     def is_real(self, path: bytes) -> bool:
         folder = os.path.dirname(path)
         if folder not in self.known:
-            is_folder = stat.S_ISDIR(os.lstat(folder).st_mode)
+            info = info_of(folder)
+            is_folder = info is not None and stat.S_ISDIR(info.st_mode)
             self.known[folder] = is_folder and self.is_real(folder)
         return self.known[folder]
 

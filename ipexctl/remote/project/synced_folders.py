@@ -36,12 +36,17 @@ class Claim:
         self.mark, self.removal = mark, removal
         self.copy = None  # type: ended_copy.EndedCopy | None
         self.in_copy = set()  # type: set[str]  # paths of the files that are unchanged there
+        self.whole = set()  # type: set[str]  # folders of which that is so of all that they hold
 
     def look_for_copy(self, root, run, tree, copies):
         if self.copy is None:
             self.copy = ended_copy.find_ended_copy(root, run, tree, copies)
         if self.copy:
             self.in_copy = {row[0] for row in tree["files"] if self.copy.has(row)}
+            self.whole = self.copy.whole_folders(tree, self.in_copy)
+
+    def take_folder(self, name, path):
+        return self.copy is not None and name in self.whole and self.copy.take_folder(name, path)
 
     def take(self, row, path):
         return self.copy.take(row, path) if self.copy and row[0] in self.in_copy else None
@@ -240,15 +245,27 @@ def place_of(run, cwd):
 def fill_folder(root, stored, work, tree, claim):
     """Create the folders, files and links of the list in the empty folder `work`. Return the stamp
     of each file."""
-    stamps = {}
-    for name in tree["folders"]:
-        os.mkdir(checked_path_below(work, name), 0o700)
+    stamps, moved = {}, set()  # folders that came whole
+    for name in sorted(tree["folders"]):
+        path = checked_path_below(work, name)
+        if folder_above(name) in moved or claim.take_folder(name, path):
+            moved.add(name)
+        else:
+            os.mkdir(path, 0o700)
     for row in tree["files"]:
+        if folder_above(row[0]) in moved:
+            stamps[row[0]] = claim.copy.stamps[row[0]]
+            continue
         path = checked_path_below(work, row[0])
         stamps[row[0]] = claim.take(row, path) or place_file(root, stored, path, row)
     for name, target in tree["links"]:
-        make_link(work, name, target)
+        if folder_above(name) not in moved:
+            make_link(work, name, target)
     return stamps
+
+
+def folder_above(name):
+    return name.rpartition("/")[0]
 
 
 def place_file(root, stored, path, row):
