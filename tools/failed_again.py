@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST_FAILURES = 6
+MOST_FAILURES = 12
 FAILED = Path(__file__).parent.parent / ".pytest_cache" / "v" / "cache" / "lastfailed"
 
 

@@ -117,9 +117,15 @@ def project_top(folder: Path) -> Path:
 
 def project_of(folder: Path) -> ProjectEnv:
     folder = folder.resolve()
-    by = f"{_user_name()}@{platform.node()}"
     words = f"{_machine_id()}\0{_user_name()}\0{folder}"
-    return ProjectEnv(hashlib.sha256(words.encode()).hexdigest()[:12], folder.name or "/", by)
+    return ProjectEnv(
+        hashlib.sha256(words.encode()).hexdigest()[:12], folder.name or "/", this_person()
+    )
+
+
+def this_person() -> str:
+    """Who works here: what journals call `by`."""
+    return f"{_user_name()}@{platform.node()}"
 
 
 def _user_name() -> str:

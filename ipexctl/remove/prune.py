@@ -13,7 +13,7 @@ from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.base.sizes import format_bytes
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.project_lock import project_of
+from ipexctl.local.project_lock import this_person
 from ipexctl.local.settings import load_settings
 from ipexctl.local.user_dirs import cache_dir
 from ipexctl.machines.agent import LONG
@@ -69,7 +69,7 @@ def prune(
     first."""
     limits = read_limits(load_settings())
     limits = limits if runs is None else replace(limits, runs=runs, days=0)
-    by = project_of(Path.cwd()).by
+    by = this_person()
     with Fleet(target, root) as fleet:
 
         def one(host: Host, *, check: bool) -> PrunedHost:
@@ -104,7 +104,7 @@ def after_run(
 ) -> str:  # fmt: skip
     """Apply the limits on hosts whose agents are connected. Returns one line, "" if nothing removed
     is large or would be missed. `first` is called before, also for the `others`."""
-    by = project_of(Path.cwd()).by
+    by = this_person()
 
     def one(host: Host) -> tuple[Amount, ...]:
         first(host)

@@ -24,7 +24,7 @@ from ipexctl.errors import EXIT_OK, InputError, IpexctlError, printable_text
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import settings
 from ipexctl.local.last_outcome import last_states
-from ipexctl.local.project_lock import LOCK_FILE, lock_folder, project_of, read_lock
+from ipexctl.local.project_lock import LOCK_FILE, lock_folder, read_lock, this_person
 from ipexctl.local.settings_file import setting_kinds
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, read_inventory
@@ -80,7 +80,7 @@ def support(
     """Write the bundle. `output`: with ranks' last lines. An unreadable part is its error."""
     redactor = Redactor(mask=SecretMask(known_secrets()), homes=_home_folders())
     hosts = _or_error(lambda: _hosts_document(read_inventory(target), redactor))
-    _alias_person(redactor, project_of(Path.cwd()).by)
+    _alias_person(redactor, this_person())
     redactor.add_hosts(platform.node())
     parts: dict[str, tuple[str, Any]] = {
         "versions.json": (

@@ -387,3 +387,25 @@ def test_many_hosts_get_the_files_that_their_connections_open(sshd, transport):
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 200 * 3 + 64
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_it_closes_while_a_connection_is_made(sshd, transport, monkeypatch):
+    """As by Ctrl-C in the moment before the keys are exchanged."""
+    ssh = transport(sshd.config("node1"))
+    there, goes_on = threading.Event(), threading.Event()
+
+    def waits(self, deadline):
+        there.set()
+        goes_on.wait(PATIENCE)
+        raise Unreachable("closed", slug="closed")
+
+    monkeypatch.setattr("ipexctl.machines.ssh.link.SshLink.exchange_keys", waits)
+    thread = threading.Thread(target=refusal, args=(ssh, "node1"))
+    thread.start()
+    try:
+        assert there.wait(PATIENCE)
+        ssh.close()
+    finally:
+        goes_on.set()
+        thread.join(PATIENCE)
+    assert not thread.is_alive()

@@ -145,7 +145,8 @@ class SshTransport:
             link.close()
         deadline = time.monotonic() + 2.0
         for link in links:
-            link.transport.join(max(0.0, deadline - time.monotonic()))
+            if link.transport.ident is not None:  # its thread was started
+                link.transport.join(max(0.0, deadline - time.monotonic()))
 
     # --- the way to a host -----------------------------------------------------------------------
 
