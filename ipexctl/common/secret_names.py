@@ -65,6 +65,7 @@ _COPY_OF = re.compile(
 DATA_SECRETS = (
     ".env*", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",
 ) + ACCOUNT_FILES  # fmt: skip
+PROJECT_SECRETS = (".env*",) + KEY_FILES + ACCOUNT_FILES
 _CODE = "id_*.py"  # a module that is called so is code; a run without it would break
 _PRIVATE_PATH = re.compile(
     r"secret|credential|passw|(?<![a-z])(api_?keys?|auth|keys?|private|pwd|token)(?![a-z])", re.I
@@ -101,7 +102,7 @@ def is_secret_file(name):
     # type: (str) -> bool
     """Decide whether a file or folder of this name holds keys or an account's login."""
     return any(
-        _is_one_of(base, (".env*",) + KEY_FILES + ACCOUNT_FILES) and not _is_one_of(base, (_CODE,))
+        _is_one_of(base, PROJECT_SECRETS) and not _is_one_of(base, (_CODE,))
         for base in _originals(name.lower())
     )
 
@@ -134,4 +135,10 @@ def is_secret_stem(stem):
 
 def _is_one_of(name, globs):
     # type: (str, tuple[str, ...]) -> bool
-    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+    return _pattern_of(globs).match(name) is not None
+
+
+@lru_cache(8)
+def _pattern_of(globs):
+    # type: (tuple[str, ...]) -> re.Pattern[str]
+    return re.compile("|".join(map(fnmatch.translate, globs)))

@@ -172,9 +172,11 @@ def has_processes(folder: str) -> bool:
 
 def read_copy(folder: str, lock: int, this_boot: str) -> "EndedCopy | None":
     placed = read_json(os.path.join(folder, PLACED))
-    tree = read_json(os.path.join(folder, "tree"))
-    if not placed or not tree or not this_boot or placed.get("boot") != this_boot:
+    if not placed or not this_boot or placed.get("boot") != this_boot:
         return None
     if not isinstance(placed.get("stamps"), dict):  # ranks can write to the run's folder
+        return None
+    tree = read_json(os.path.join(folder, "tree"))
+    if not tree:
         return None
     return EndedCopy(folder, lock, {row[0]: row for row in tree["files"]}, placed["stamps"])

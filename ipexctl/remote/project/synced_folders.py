@@ -34,13 +34,14 @@ class Claim:
 
     def __init__(self, mark, removal):
         self.mark, self.removal = mark, removal
+        self.tree = None  # type: dict[str, list[object]] | None  # the list of the folder's files
         self.copy = None  # type: ended_copy.EndedCopy | None
         self.in_copy = set()  # type: set[str]  # paths of the files that are unchanged there
         self.whole = set()  # type: set[str]  # folders of which that is so of all that they hold
 
-    def look_for_copy(self, root, run, tree, copies):
-        if self.copy is None:
-            self.copy = ended_copy.find_ended_copy(root, run, tree, copies)
+    def begin(self, root, run, tree, copies):
+        self.tree = tree
+        self.copy = ended_copy.find_ended_copy(root, run, tree, copies)
         if self.copy:
             self.in_copy = {row[0] for row in tree["files"] if self.copy.has(row)}
             self.whole = self.copy.whole_folders(tree, self.in_copy)
@@ -73,15 +74,17 @@ def op_make(call, root, run_id, key, cwd, copies=1, came=()):
     run = run_folder(root, run_id)
     if not claim_run(call, root, run):
         return place_of(run, cwd)
-    tree = read_file_list(root, key, call.body)
+    claim = claims[run]
+    tree = claim.tree or read_file_list(root, key, call.body)
     if tree is None:
         return {"lacks": True}
     try:
         packs.store_packs(root, came)
     except OSError as e:
         raise root_folder.write_failure(e, root, sum(size for _, size, _, _ in came)) from None
-    stored, claim = packs.Packs(root), claims[run]
-    claim.look_for_copy(root, run, tree, copies)
+    stored = packs.Packs(root)
+    if claim.tree is None:
+        claim.begin(root, run, tree, copies)
     missing = [
         i
         for i, row in enumerate(tree["files"])
