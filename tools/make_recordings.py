@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Records docs/images/*.svg: real terminal sessions on a practice lab of three hosts.
+"""Records docs/images: real terminal sessions on a practice lab of three hosts, and a page.
 
     python tools/make_recordings.py             # all of them
-    python tools/make_recordings.py failed play
+    python tools/make_recordings.py run-failed play
+
+The page needs Chromium. A session takes at most 20 seconds, and ends with its command in sight.
 
 Each session is typed into a bash in a terminal of its own. A picture of a success that
 shows a failure is not written, and the exit status is 1. The lab is taken down however this ends.
@@ -38,6 +40,7 @@ from tests.simulated_cpu import cpu  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 LAB = "recordings"
+PAGE = "report"
 PROMPT = b"$ "
 LONGEST = 600.0  # seconds for a command
 TRAIN = """\
@@ -64,8 +67,9 @@ def batch(size, number, rank):
 
 def step(model, optimizer, number, rank):
     x, y = batch(32, number, rank)
-    if number == args.fail_at and rank == 5:
-        y = y[:7]
+    if number == args.fail_at:
+        y = y[:7] if rank == 5 else y
+        time.sleep(0 if rank == 5 else 5)  # so that the others do not wait for it in a collective
     loss = (model(x) - y).square().mean()
     optimizer.zero_grad()
     loss.backward()
@@ -139,9 +143,11 @@ _FAILURE = re.compile(
 SESSIONS = {
     "doctor": Session("ipexctl doctor", ("ipexctl doctor",), (100, 26)),
     "install": Session("ipexctl install", ("ipexctl install", ("y\n", "[Y/n] ")), (100, 24)),
-    "run": Session("ipexctl run: six ranks on three hosts", ("ipexctl run -n 6 train.py",)),
+    "run": Session(
+        "ipexctl run: six ranks on three hosts", ("ipexctl run -n 6 train.py --steps 10",)
+    ),
     "run-failed": Session(
-        "ipexctl run: a rank fails", ("ipexctl run -n 6 train.py --fail-at 9",), (100, 30),
+        "ipexctl run: a rank fails", ("ipexctl run -n 6 train.py --fail-at 4",), (100, 40),
         shows="rank 5 failed", fails=True,
     ),
     "run-slow": Session(
@@ -249,7 +255,7 @@ def recorded(session: Session, folder: Path, home: Path) -> str:
     finally:
         terminal.close()
     seen = record_svg.pictures(b"\n" + terminal.said, terminal.timing, session.size)
-    drawn = record_svg.svg(record_svg.shortened(seen, session.begin, 1.5), session.title)
+    drawn = record_svg.svg(record_svg.paced(seen, session.begin, 1.5), session.title)
     return drawn.replace(str(home), "~").replace(f"labs/{LAB}", "labs/lab")
 
 
@@ -260,6 +266,24 @@ def keep(name: str, drawing: str) -> bool:
         return False
     (IMAGES / f"{name}.svg").write_text(drawing)
     print(f"docs/images/{name}.svg", flush=True)
+    return True
+
+
+def photograph(folder: Path, home: Path) -> bool:
+    """Take a picture of the page of a run."""
+    if not (browser := shutil.which("chromium") or shutil.which("google-chrome")):
+        print("docs/images/report.png: not made: no Chromium here", flush=True)
+        return False
+    prepare("run -ppn 1 --name mnist train_ddp.py --epochs 80 --steps 40", folder, home)
+    page = home / "report.html"
+    prepare(f"report mnist -o {page}", folder, home)
+    words = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,980"]
+    picture = IMAGES / "report.png"
+    subprocess.run(
+        [browser, *words, f"--screenshot={picture}", page.as_uri()],
+        env={**os.environ, "HOME": str(home)}, stderr=subprocess.DEVNULL, timeout=120, check=True,
+    )  # fmt: skip
+    print(picture.relative_to(ROOT), flush=True)
     return True
 
 
@@ -289,8 +313,8 @@ def prepare(line: str, folder: Path, home: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(SESSIONS)}")
-    names = parser.parse_args().names or list(SESSIONS)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join([*SESSIONS, PAGE])}")
+    names = parser.parse_args().names or [*SESSIONS, PAGE]
     lab = [sys.executable, "-m", "ipexctl", "lab"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     flawed = False
@@ -308,7 +332,11 @@ def main() -> int:
             if "install" not in names:
                 prepare("install --yes", folder, home)
             for name in names:
-                flawed |= not keep(name, recorded(SESSIONS[name], folder, home))
+                flawed |= not (
+                    photograph(folder, home)
+                    if name == PAGE
+                    else keep(name, recorded(SESSIONS[name], folder, home))
+                )
         finally:
             subprocess.run([*lab, "down", "--name", LAB], env=env, stdout=subprocess.DEVNULL)
     return int(flawed)

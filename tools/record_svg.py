@@ -23,6 +23,7 @@ from pathlib import Path
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8.4, 18, 12
 LEAST = 0.08  # seconds that a picture is seen
 LAST = 6.0  # and the last one
+MOST = 20.0  # and all of them
 BACKGROUND, FOREGROUND = "#161b22", "#d0d7de"
 PALETTE = (
     "#484f58", "#ff7b72", "#3fb950", "#d29922", "#58a6ff", "#bc8cff", "#39c5cf", "#b1bac4",
@@ -192,6 +193,18 @@ def shortened(
     return [(s, picture) for s, (_, picture) in zip([*shown, LAST], kept, strict=True)]
 
 
+def paced(
+    seen: Iterator[tuple[float, Picture]], begin: str, pause: float, most: float = MOST
+) -> list[tuple[float, Picture]]:
+    """The same, played so fast that it takes at most so many seconds."""
+    every = list(seen)
+    shown = shortened(iter(every), begin, pause)
+    speed = sum(seconds for seconds, _ in shown[:-1]) / (most - LAST)
+    if speed <= 1:
+        return shown
+    return shortened(((now / speed, picture) for now, picture in every), begin, pause / speed)
+
+
 def words(row: tuple[Cell, ...]) -> str:
     return "".join(char for char, _ in row).rstrip()
 
@@ -272,7 +285,7 @@ def main() -> None:
     args = parser.parse_args()
     columns, rows = map(int, args.size.split("x"))
     seen = pictures(args.typescript.read_bytes(), args.timing.read_text(), (columns, rows))
-    shown = shortened(seen, args.begin, args.pause)
+    shown = paced(seen, args.begin, args.pause)
     if not shown:
         raise SystemExit("nothing was shown")
     sys.stdout.write(svg(shown, args.title))
