@@ -112,7 +112,7 @@ def _add_suggested_command(script: Script, options: RunOptions, *, fits: bool) -
         if fits and script.sources[0].arguments and not args_file.exists():
             from ipexctl.run.script.check_arguments import refuse_misfit
 
-            refuse_misfit(script.sources, options.args, options.typed)
+            refuse_misfit(script.sources, options.args, options.typed, move_words_first)
     note = describe_misplaced(options.typed, reordered)
     return replace(script, typed=reordered, notes=(*script.notes, *filter(None, (note,))))
 
@@ -260,8 +260,12 @@ def move_refused_first(typed: Typed, lines: Sequence[str]) -> Typed:
     """Return the command with the arguments that the script refused before it, if all of them are
     options of `run`. `lines`: the last ones of a rank."""
     match = _REFUSED.search(lines[-1]) if lines else None
-    refused = match[1].split() if match else []
-    script = list(typed.script)
+    return move_words_first(typed, match[1].split() if match else [])
+
+
+def move_words_first(typed: Typed, refused: Sequence[str]) -> Typed:
+    """Return the command with these arguments before the script, if they are options of `run`."""
+    refused, script = list(refused), list(typed.script)
     starts = (i for i in range(1, len(script)) if script[i : i + len(refused)] == refused)
     start = next(starts, 0)
     if not refused or not start or "--" in typed.options or not _are_own_options(refused):

@@ -13,6 +13,7 @@ import pytest
 
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
+from ipexctl.run.run_script import move_words_first
 from ipexctl.run.script.check_arguments import refuse_misfit
 from ipexctl.user_code.source_reader import read_source
 from tests.cli import ipexctl as typed
@@ -128,11 +129,33 @@ def refuse(text: str, args: list[str]) -> InputError | None:
     try:
         refuse_misfit(
             [read_source("train.py", text, main=True)], args,
-            Typed(("run", "-f", "my hosts", "-F", "cfg"), ("train.py", *args)),
+            Typed(("run", "-f", "my hosts", "-F", "cfg"), ("train.py", *args)), move_words_first,
         )  # fmt: skip
     except InputError as e:
         return e
     return None
+
+
+@pytest.mark.parametrize(
+    ("args", "first_line"),
+    [
+        # an option of run that the script does not have, even if the script has a similar one
+        ("d --out o --timeout 10m", "run -f 'my hosts' -F cfg --timeout 10m train.py d --out o"),
+        ("d --out o -n 3", "run -f 'my hosts' -F cfg -n 3 train.py d --out o"),
+        ("d --out o --kind bigg", "run -f 'my hosts' -F cfg train.py d --out o --kind big"),
+        ("d --out o --kind=smal", "run -f 'my hosts' -F cfg train.py d --out o --kind=small"),
+    ],
+)
+def test_the_first_line_to_paste_says_what_was_meant(args: str, first_line: str) -> None:
+    error = refuse(ARGPARSE, args.split())
+    assert error and error.hint.splitlines()[0] == f"ipexctl {first_line}"
+
+
+def test_a_required_argument_is_filled_with_a_choice_of_its_own() -> None:
+    error = refuse(ARGPARSE.replace('"small"]', '"small"], required=True'), ["d", "--out", "o"])
+    assert error and error.hint.splitlines()[0].endswith(
+        "train.py d --out o --kind big   # --kind: big or small"
+    )
 
 
 @pytest.mark.parametrize(("text", "args", "what", "corrected"), REFUSED.values(), ids=REFUSED)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.retry_command import compose_retry_command, with_force
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
-from ipexctl.run.script.parse_arguments import Misfit, find_misfit
+from ipexctl.run.script.parse_arguments import find_misfit
 from ipexctl.user_code.script_arguments import Argument, ScriptArguments
 from ipexctl.user_code.source import PythonSource
 
 _MOST_NAMED = 12  # options that are listed
+_BAD_CHOICE = re.compile(r"argument (?:.*/)?(\S+): invalid choice: '([^']+)'")
 
 
-def refuse_misfit(sources: Sequence[PythonSource], args: Sequence[str], typed: Typed) -> None:
+def refuse_misfit(
+    sources: Sequence[PythonSource],
+    args: Sequence[str],
+    typed: Typed,
+    move_first: Callable[[Typed, Sequence[str]], Typed],
+) -> None:
     """Raise InputError for an option that the script does not have, and for a required argument
-    that is missing."""
+    that is missing. `move_first` puts options of `run` itself before the script."""
     declared = sources[0].arguments if sources else None
     if declared is None or any(s.reads_argv or s.changes_argv for s in sources):
         return
@@ -27,8 +34,25 @@ def refuse_misfit(sources: Sequence[PythonSource], args: Sequence[str], typed: T
     if misfit is None:
         return
     if misfit.words:
+        moved = move_first(typed, misfit.words)
+        if moved != typed:
+            raise _refuse_own_options(script, misfit.words, typed, moved)
         raise _refuse_words(script, declared, misfit.words, args, typed)
-    raise _refuse_values(script, misfit, args, typed)
+    if misfit.message:
+        raise _refuse_value(script, declared, misfit.message, args, typed)
+    raise _refuse_missing(script, misfit.missing, args, typed)
+
+
+def _refuse_own_options(
+    script: str, words: Sequence[str], typed: Typed, moved: Typed
+) -> InputError:
+    corrected = compose_retry_command(moved, (), None)
+    return InputError(
+        f"{script} has no option {words[0]}",
+        why=f"{words[0]} is an option of ipexctl run, and those go before the script",
+        hint="\n".join(filter(None, (corrected, with_force(typed)))),
+        slug="script-option",
+    )
 
 
 def _refuse_words(
@@ -63,33 +87,60 @@ def _list_options(declared: ScriptArguments) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def _refuse_values(script: str, misfit: Misfit, args: Sequence[str], typed: Typed) -> InputError:
-    if misfit.message:
-        return InputError(
-            f"{script}: {misfit.message}",
-            why="the script's own parser would end every rank with this error",
-            hint=with_force(typed),
-            slug="script-argument",
-        )
-    missing = misfit.missing
+def _refuse_value(
+    script: str, declared: ScriptArguments, message: str, args: Sequence[str], typed: Typed
+) -> InputError:
+    corrected = _with_meant_choice(declared, message, args)
+    return InputError(
+        f"{script}: {message}",
+        why="the script's own parser would end every rank with this error",
+        hint=_commands(typed, corrected) if corrected else with_force(typed),
+        slug="script-argument",
+    )
+
+
+def _with_meant_choice(
+    declared: ScriptArguments, message: str, args: Sequence[str]
+) -> Sequence[str]:
+    """Return the arguments with the choice that is similar to the refused one; () without one."""
+    if not (match := _BAD_CHOICE.search(message)):
+        return ()
+    argument = next((a for a in declared.arguments if match[1] in (*a.flags, a.name)), None)
+    near = nearest_word(match[2], argument.choices) if argument else ""
+    spellings = {match[2]: near}
+    for flag in argument.flags if argument else ():
+        spellings[f"{flag}={match[2]}"] = f"{flag}={near}"
+    places = [i for i, word in enumerate(args) if word in spellings]
+    if not near or len(places) != 1:
+        return ()
+    (place,) = places
+    return (*args[:place], spellings[args[place]], *args[place + 1 :])
+
+
+def _refuse_missing(
+    script: str, missing: Sequence[Argument], args: Sequence[str], typed: Typed
+) -> InputError:
     names, lines = (", ".join(a.name for a in missing), sorted({a.line for a in missing}))
     places = ", ".join(f"{script}:{line}" for line in lines)
     words = [*args, *(word for argument in missing for word in _placeholder(argument))]
+    choices = "; ".join(f"{a.name}: {' or '.join(a.choices)}" for a in missing if a.choices)
     return InputError(
         f"{script} needs {names}",
         why=f"required at {places}",
-        hint=_commands(typed, words),
+        hint=_commands(typed, words, choices),
         slug="script-argument-missing",
     )
 
 
 def _placeholder(argument: Argument) -> tuple[str, ...]:
     if not argument.flags:
-        return (argument.name.upper(),)
-    return (argument.name, argument.name.strip("-").replace("-", "_").upper())
+        return (argument.choices or (argument.name.upper(),))[:1]
+    value = next(iter(argument.choices), argument.name.strip("-").replace("-", "_").upper())
+    return (argument.name, value)
 
 
-def _commands(typed: Typed, words: Sequence[str]) -> str:
+def _commands(typed: Typed, words: Sequence[str], note: str = "") -> str:
     corrected = replace(typed, script=(*typed.script[:1], *words))
-    commands = (compose_retry_command(corrected, (), None), with_force(typed))
-    return "\n".join(filter(None, commands))
+    command = compose_retry_command(corrected, (), None)
+    noted = f"{command}   # {note}" if command and note else command
+    return "\n".join(filter(None, (noted, with_force(typed))))
