@@ -72,7 +72,7 @@ class GitReader:
         root, git = own_git_root(self._folder), git_without_settings.find_git()
         if not root or not git:
             return
-        with suppress(OSError), tempfile.TemporaryDirectory(
+        with suppress(OSError, ValueError), tempfile.TemporaryDirectory(
             prefix="ipexctl-git-", ignore_cleanup_errors=True
         ) as made:  # fmt: skip
             self._environ = git_without_settings.lay_out(git, root, Path(made))

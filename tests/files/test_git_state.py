@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import struct
 import subprocess
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -256,6 +259,72 @@ def test_a_linked_work_tree(tmp_path: Path, options: tuple[str, ...]) -> None:
         assert state["changed"] == ([["changed", "train.py"]] if folder == linked else [])
         diff += state["diff"]
     assert "-lr = 2\n+lr = 3" in diff
+
+
+def _pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def _huge(path: Path) -> None:
+    with path.open("ab") as file:
+        file.truncate(100 << 30)
+
+
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [
+        (".git", _pipe), (".git", _huge),
+        (".git", lambda path: path.symlink_to("/dev/zero")),
+        (".git", lambda path: path.symlink_to(".git")),
+        (".git", lambda path: path.write_text("gitdir: .git\n")),
+        (".git", lambda path: path.write_bytes(b"gitdir: a\0b\n")),
+        (".git", lambda path: path.write_text("gitdir: " + "a/" * 5000)),
+        (".git/commondir", lambda path: path.write_bytes(b"\0")), (".git/commondir", _pipe),
+        (".git/HEAD", _pipe), (".git/HEAD", _huge), (".git/config", _pipe),
+        (".git/config", _huge),
+        (".git/HEAD", lambda path: path.write_bytes(b"ref: refs/heads/../../../ref\n")),
+        (".git/HEAD", lambda path: path.write_bytes(b"ref: refs/heads/a\x1b[31mb\n")),
+        (".git/refs/heads/fast", lambda path: path.write_text("ref: refs/heads/fast\n")),
+    ],
+)  # fmt: skip
+def test_what_no_git_writes_is_no_repository(
+    project: Path, monkeypatch: pytest.MonkeyPatch, name: str, put: Callable[[Path], None]
+) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)  # else a traceback is printed
+    (project.parent / "ref").write_text("a" * 40 + "\n")
+    if name == ".git":
+        shutil.rmtree(project.parent / ".git")
+    put(project.parent / name)
+    reader = GitReader(project, ["train.py"], SecretMask())
+    assert reader.state() is None
+    reader._thread.join(60)
+    assert (raised, reader._thread.is_alive()) == ([], False)
+
+
+def _index_of(project: Path, *paths: str) -> None:
+    """Write an index with any paths, as no git does."""
+    blob = bytes.fromhex(git(project, "rev-parse", "HEAD:bert/train.py"))
+    data = b"DIRC" + struct.pack(">II", 2, len(paths))
+    for path in sorted(path.encode() for path in paths):
+        entry = struct.pack(">10I", *[0] * 6, 0o100644, 0, 0, 0) + blob
+        entry += struct.pack(">H", len(path)) + path
+        data += entry + b"\0" * (8 - len(entry) % 8)
+    (project.parent / ".git/index").write_bytes(data + hashlib.sha1(data).digest())
+
+
+def test_paths_of_an_index_that_lead_out_of_the_project_show_no_file(project: Path) -> None:
+    secret = project.parent.parent / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("PRIVATE\n")
+    (project / "link").symlink_to(secret)
+    odd = ("../secret/key", str(secret / "key"), "bert/../../secret/key", "bert/link/key")
+    _index_of(project, *odd, "bert/train.py")
+    (project / "train.py").write_text("lr = 2\n")
+    state = GitReader(project, ["train.py"], SecretMask()).state()
+    assert state and ["changed", "train.py"] in state["changed"]
+    assert "+lr = 2" in state["diff"] and "PRIVATE" not in str(state)
 
 
 def test_nothing_is_written_into_the_repository(project: Path) -> None:

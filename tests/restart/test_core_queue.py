@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import subprocess
 import sys
 import sysconfig
+import time
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +18,11 @@ from typing import Any
 import pytest
 
 from ipexctl.common.attempt_record import QueuedRun, RunEnded
-from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
+from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, HostReport, Mine, QueuePlace
+from ipexctl.remote.connection import link_stream
 from ipexctl.remote.facts import read_other_runs
-from ipexctl.remote.restart.core_queue import STARTED, CoreQueue, cpu_list, read_tickets
+from ipexctl.remote.restart import core_queue, name_owners
+from ipexctl.remote.restart.core_queue import STARTED, CoreQueue, cpu_list, cpu_mask, read_tickets
 from ipexctl.remote.restart.keeper import Keeper
 
 REPO = Path(__file__).parents[2]
@@ -217,6 +221,43 @@ def test_a_ticket_belongs_to_the_user_who_has_it_whatever_it_says() -> None:
         assert look(queue).before == [waiting("run-1", "nobody")]
 
 
+MANY = r"""
+import resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = []
+for number in range(min(int(sys.argv[1]), most - 50)):
+    held.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    cpus = sys.argv[3] if len(sys.argv) > 3 else ",".join(["0-99999"] * 6)
+    held[-1].bind("\0ipexctl-queue/1/run-%05d/%d/%s" % (number, number * int(sys.argv[2]), cpus))
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+@pytest.mark.parametrize("started", [False, True])
+def test_any_number_of_tickets_of_another_user_neither_holds_up_nor_ends_a_keeper(
+    started: bool,
+) -> None:
+    """A keeper that looks for seconds votes and leads no more; one message has a limit."""
+    step = "0" if started else "1"
+    with queued("run-1", time.time(), "0") as queue, other_user(MANY, "1500", step) as process:
+        assert process.stdout.readline() == "taken\n"
+        clock = time.process_time()
+        assert len(name_owners.list_names()) > 800
+        names_took, clock = time.process_time() - clock, time.process_time()
+        place = queue.look()
+        assert time.process_time() - clock < 200 * names_took + 0.5
+        assert (len(place.before) > 500, len(place.using) > 5) == (not started, started)
+        assert len(place.before) <= core_queue.MOST_BEFORE
+        assert len(place.using) <= core_queue.MOST_USING
+    longest = [QueuedRun(10**13, "r" * 64, "o" * 64)] * core_queue.MOST_BEFORE
+    users = ["r" * 64 + " of " + "o" * 64] * core_queue.MOST_USING
+    report = Mine(HostReport(place=QueuePlace(longest, users, False)))
+    assert len(json.dumps(report.document())) < link_stream.LIMIT / 2
+
+
 @contextmanager
 def other_user(code: str, *words: str) -> Iterator[Any]:
     """Run Python as another user until the block ends."""
@@ -257,7 +298,7 @@ def test_a_list_of_cpus_that_is_too_long_for_a_name_becomes_a_range() -> None:
     queue = CoreQueue("run-9", 10.0, odd)
     try:
         ticket = next(row for row in read_tickets() if row[1] == "run-9")
-        assert ticket[3] == {*range(odd[0], odd[-1] + 1)}
+        assert ticket[3] == cpu_mask(f"{odd[0]}-{odd[-1]}")
     finally:
         queue.close()
 

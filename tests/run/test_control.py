@@ -306,3 +306,48 @@ def test_sockets_of_another_account_that_accept_nothing_hold_up_no_look_at_other
         rows = read_other_runs.find_other_runs()
     assert any(row["own"] for row in rows)  # one row for all runs that this process has had
     assert sum(waits) < 2 * read_other_runs.PATIENCE
+
+
+@AS_ROOT
+def test_sockets_of_another_account_that_look_like_runs_hide_no_other_run(
+    run: str, asked: list[dict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come first in the table's order, are of processes that have a supervisor's name, and of
+    more than are counted: our run is found all the same, and few of theirs are looked at."""
+    monkeypatch.setattr(rank_wrapper, "SUPERVISOR", Path("/proc/self/comm").read_text().strip())
+    monkeypatch.setattr(read_other_runs, "MOST_RUNS", 3)
+    measured: list[int] = []
+    measure = read_other_runs.measure_run_usage
+
+    def count(pid: int, processes: dict[int, tuple[str, int]]) -> dict:
+        measured.append(pid)
+        return measure(pid, processes)
+
+    monkeypatch.setattr(read_other_runs, "measure_run_usage", count)
+
+    def take_names(go_on: Callable[[], None]) -> None:
+        parent = os.getpid()
+        if all(os.fork() for _ in range(5)):
+            held = []
+            for other in range(30):
+                held.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                held[-1].bind(f"\0ipexctl-run/0/0000/{other:016x}")
+                held[-1].listen(9)
+            go_on()
+            signal.pause()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(f"\0ipexctl-run/0/0001-{os.getpid()}/{os.getpid():016x}")
+        listener.listen(9)
+        while os.getppid() == parent:
+            time.sleep(0.1)
+
+    def listeners() -> list[str]:
+        return [name for _, name in read_other_runs.list_supervisor_sockets() if "0001-" in name]
+
+    with other_account(work=take_names):
+        while len(listeners()) < 5:
+            time.sleep(0.01)
+        rows = read_other_runs.find_other_runs()
+    assert any(row["own"] for row in rows)
+    assert len([row for row in rows if not row["own"]]) <= 3
+    assert len([pid for pid in measured if pid != os.getpid()]) <= 3

@@ -16,14 +16,17 @@ from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, QueuePlace
 from ipexctl.common.processes import user_name
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.remote.facts import read_other_runs
-from ipexctl.remote.facts.probe_values import expand_cpu_list
+from ipexctl.remote.facts.probe_values import parse_number
 from ipexctl.remote.restart import name_owners
 
 TICKET = re.compile(r"ipexctl-queue/(\d+)/([a-z0-9-]{4,64})/(\d+)/([0-9,-]+)\Z")
 CPU = "ipexctl-cpu/%d"
 CLAIM = re.compile(r"ipexctl-cpu/(\d{1,6})\Z")
 LONGEST = 107  # bytes of a name
+HIGHEST = 65535  # number of a CPU: bounds what the text of a ticket can cost
 EVERY = 1.0  # seconds between two looks at the queue
+# rows of one look: any account can make any number of tickets, and a message has a limit
+MOST_BEFORE, MOST_USING = 1000, 20
 STARTED = 0  # the place of a run that has its CPUs
 
 
@@ -58,11 +61,13 @@ class CoreQueue:
         if self.claims:
             return QueuePlace([], [], True)
         own, names = (os.getuid(), self.run_id), list(name_owners.list_names())
-        tickets = [ticket for ticket in read_tickets(names) if ticket[3] & self.cpus]
+        own_mask = cpu_mask(cpu_list(self.cpus))
+        tickets = [ticket for ticket in read_tickets(names) if ticket[3] & own_mask]
         using = [ticket for ticket in tickets if ticket[2] == STARTED]
         before = [t for t in tickets if t[2] > STARTED and (t[2], t[1]) < (self.since, self.run_id)]
         before = [ticket for ticket in before if ticket[:2] != own]
-        rows = [describe_run(uid, run) for uid, run, _, _ in using if (uid, run) != own]
+        others = [(uid, run) for uid, run, _, _ in using if (uid, run) != own]
+        rows = [describe_run(uid, run) for uid, run in others[:MOST_USING]]
         rows += describe_holders(names, self.cpus, using)
         if not before:  # looking at processes takes longer
             known = {run for _, run, _, _ in using} | {self.run_id}
@@ -72,8 +77,8 @@ class CoreQueue:
                     cpus is None or self.cpus & set(cpus)
                 ):
                     rows.append("%s of %s" % (other["run"], other["owner"]))
-        queued = [QueuedRun(since, run, user_name(u)) for u, run, since, _ in before]
-        return QueuePlace(queued, rows, False)
+        queued = [QueuedRun(since, run, user_name(u)) for u, run, since, _ in before[:MOST_BEFORE]]
+        return QueuePlace(queued, rows[:MOST_USING], False)
 
     def go_to(self, state):
         """Leave the queue, wait at the run's place, or claim all CPUs; wait if one has an owner.
@@ -127,14 +132,15 @@ def bind_name(name):
 
 def read_tickets(names=None):
     """Return (uid, run, place, CPUs) of each ticket on this host, in the order of the queue. The
-    user is the one who has the name, whatever the text says, where the kernel tells that."""
+    user is the one who has the name, whatever the text says, where the kernel tells that. The CPUs
+    are a cpu_mask: a set of those that thousands of tickets may name takes minutes to make."""
     tickets = []
     for name, owner in name_owners.list_names() if names is None else names:
         match = TICKET.match(name)
         if match:
             uid, run, since, cpus = match.groups()
             uid = int(uid) if owner is None else owner
-            tickets.append((uid, run, int(since), set(expand_cpu_list(cpus))))
+            tickets.append((uid, run, int(since), cpu_mask(cpus)))
     return sorted(tickets, key=lambda ticket: (ticket[2], ticket[1]))
 
 
@@ -146,10 +152,11 @@ def describe_holders(names, cpus, using):
         match = CLAIM.match(name)
         if match and int(match.group(1)) in cpus:
             by_owner.setdefault(owner, set()).add(int(match.group(1)))
-    for owner, held in by_owner.items():
-        for uid, _, _, with_ticket in using:
-            if owner in (None, uid):
-                held -= with_ticket
+    for owner, taken in by_owner.items():
+        with_ticket = 0
+        for uid, _, _, mask in using:
+            with_ticket |= mask if owner in (None, uid) else 0
+        held = {cpu for cpu in taken if not with_ticket >> cpu & 1}
         if held:
             user = "another user" if owner is None else user_name(owner)
             yield "CPU %s held by %s" % (cpu_list(held), user)
@@ -157,6 +164,17 @@ def describe_holders(names, cpus, using):
 
 def describe_run(uid, run):
     return "%s of %s" % (run, user_name(uid))
+
+
+def cpu_mask(text):
+    """Return 0b100001111 for 0-3,8; what cannot be read counts for no CPU."""
+    mask = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        start, end = parse_number(first), parse_number(last or first)
+        if start is not None and end is not None and start <= min(end, HIGHEST):
+            mask |= (1 << min(end, HIGHEST) + 1) - (1 << start)
+    return mask
 
 
 def cpu_list(cpus):
