@@ -12,7 +12,8 @@ import pytest
 from ipexctl.common.attempt_record import QueuedRun
 from ipexctl.run.command.ps_table import latest_metrics, table_lines
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
-from ipexctl.run.outcome.run_choice import Caller
+from ipexctl.run.outcome.run_choice import Caller, choose_run
+from tests.refused import refused
 from tests.report.made_run import made
 
 ME = Caller("ann@desk", Path("/home/ann/bert"))
@@ -141,3 +142,20 @@ def test_without_a_terminal_nothing_is_cut_and_folders_are_shown() -> None:
     assert run.about.name in line and "/home/ann/bert" in line
     assert line.endswith("rank 1 on node02 exited with code 1")
     assert "…" in shown(run)[1] and len(shown(run)[1]) <= 80
+
+
+def test_the_name_of_a_run_is_enough_for_commands_also_beside_runs_that_are_not_shown() -> None:
+    mine = a_run(1, ListedState.RUNNING, **printed("step 120 loss 0.4311"))
+    theirs = replace(mine, id=f"{mine.id[:15]}-a1c2d3")  # began in the same second
+    for width in (80, None):
+        for listed, ids in (([mine, theirs], ()), ([mine], (theirs.id,))):
+            lines = table_lines([mine], listed, ME, NOW, width, ids)
+            name = lines[1].plain.split()[0]
+            assert choose_run([theirs, mine], name, ME) is mine
+            assert name == "20260101-120001-ab"
+    theirs = replace(theirs, about=replace(theirs.about, by="bob@laptop"))
+    with refused("run-ambiguous", "2 runs match") as error:
+        choose_run([theirs, mine], mine.id[:15], ME)
+    assert error.value.why == f"{theirs.id} (running, bob@laptop), {mine.id} (running)"
+    alone = table_lines([mine], [mine], ME, NOW, 80)[1].plain
+    assert alone.startswith("20260101-120001 ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rich.text import Text
 
@@ -38,6 +38,7 @@ NARROWEST = {"NAME": 15, "HOSTS": 11, "COMMAND": 24, "FOLDER": 24}  # what is cu
 TAIL = 26  # columns that step and loss, or a cause, have at least
 GAP = "  "
 SECOND = len("20261130-120000")  # characters of an ID, to the second of the start
+FEW = len("-ab")  # characters more, where two runs began in one second
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,14 @@ def sort_runs(runs: Sequence[ListedRun]) -> list[ListedRun]:
 
 def table_lines(
     runs: Sequence[ListedRun], listed: Sequence[ListedRun], caller: Caller, now: float,
-    width: int | None,
+    width: int | None, ids: Collection[str] = (),
 ) -> list[Text]:  # fmt: skip
     """Return the table, and below it what else is to be known of a run, a line each. `listed`: also
-    the runs that are not shown. `width`: of the terminal; None: nothing is cut."""
+    the runs that are not shown; `ids`: of all runs that the hosts named, as commands find these,
+    too. `width`: of the terminal; None: nothing is cut."""
     if not runs:
         return []
-    short = _shorten_ids(runs)
+    short = _shorten_ids({*ids, *(run.first_id for run in listed)})
     wide = width is None or width >= WIDE
     rows = [_make_row(run, listed, caller, now, short, wide=wide) for run in sort_runs(runs)]
     columns = _choose_columns(rows, width, wide=wide)
@@ -131,14 +133,18 @@ def _choose_columns(rows: Sequence[Row], width: int | None, *, wide: bool) -> di
     return sizes
 
 
-def _shorten_ids(runs: Sequence[ListedRun]) -> Callable[[ListedRun], str]:
-    """Return a function that gives what names a run in commands: as few characters of its ID as
-    may be."""
-    seconds = [first_id[:SECOND] for first_id in {run.first_id for run in runs}]
+def _shorten_ids(first_ids: Collection[str]) -> Callable[[ListedRun], str]:
+    """Return a function that gives what names a run in commands: its ID to the second, with a few
+    characters more if another run began in that second."""
+    seconds: dict[str, list[str]] = {}
+    for first_id in first_ids:
+        seconds.setdefault(first_id[:SECOND], []).append(first_id)
 
     def shorten(run: ListedRun) -> str:
-        alone = seconds.count(run.id[:SECOND]) == 1
-        return run.id[:SECOND] + run.id[len(run.first_id) :] if alone else run.id
+        first, alike = run.first_id, seconds[run.id[:SECOND]]
+        sizes = (SECOND, *range(SECOND + FEW, len(first)))
+        alone = (n for n in sizes if sum(other.startswith(first[:n]) for other in alike) == 1)
+        return first[: next(alone, len(first))] + run.id[len(first) :]
 
     return shorten
 

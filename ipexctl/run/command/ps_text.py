@@ -51,7 +51,7 @@ def show_runs(
     if verbose:
         lines = [line for run in sort_runs(shown) for line in run_lines(run, now)]
     else:
-        lines = table_lines(shown, listing.runs, listing.caller, now, width)
+        lines = table_lines(shown, listing.runs, listing.caller, now, width, listing.ids)
     if hidden:
         noun = "run" if len(hidden) == 1 else "runs"
         text = f"{len(hidden)} ended {noun} of other projects: add --every-project"

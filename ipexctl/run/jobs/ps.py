@@ -42,13 +42,15 @@ NEWEST = 20  # ended runs that a host lists unless asked for all
 
 @dataclass(frozen=True)
 class Runs(PerHost):
-    """Listed runs. `recaps`: of hosts not reached. `other_users`: (host, run) of other users."""
+    """Listed runs. `recaps`: of hosts not reached. `other_users`: (host, run) of other users.
+    `ids`: of all runs that the hosts named, also those that are not listed."""
 
     runs: tuple[ListedRun, ...]
     recaps: tuple[HostResult, ...]
     answered: int  # hosts
     other_users: tuple[tuple[str, LiveRun], ...] = ()
     caller: Caller = Caller("", Path())
+    ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def list_runs(
         other_users = _list_other_users(fleet)
         if not runs and _is_only_local(fleet):
             target.note(_ONLY_HERE)
-        return Runs(runs, fleet.recaps(), len(fleet.alive), other_users, read_caller())
+        ids = frozenset(run.first_id for run in gathered)
+        return Runs(runs, fleet.recaps(), len(fleet.alive), other_users, read_caller(), ids)
 
 
 def settle_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:

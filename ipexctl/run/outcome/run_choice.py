@@ -81,7 +81,7 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
         problem = "active runs have this name" if named else "runs match"
         raise InputError(
             f"{text}: {len(several)} {problem}",
-            why=_list_run_ids(several),
+            why=_list_run_ids(several, caller),
             hint="use a run ID",
             slug="run-ambiguous",
         )
@@ -141,9 +141,15 @@ def _find_attempt(runs: Sequence[ListedRun], last: ListedRun, number: int) -> Li
     )
 
 
-def _list_run_ids(runs: Sequence[ListedRun]) -> str:
+def _list_run_ids(runs: Sequence[ListedRun], caller: Caller | None = None) -> str:
+    """Name the runs with their states; with a caller, also who started those of others."""
+
+    def describe(run: ListedRun) -> str:
+        theirs = bool(run.about.by and caller and not caller.has_started(run))
+        return f"{run.id} ({run.state.value}{f', {run.about.by}' * theirs})"
+
     more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
-    return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
+    return ", ".join(map(describe, runs[:4])) + more
 
 
 def free_name(name: str, runs: Sequence[ListedRun]) -> tuple[str, ListedRun | None]:
