@@ -37,7 +37,8 @@ _WIRE = 2  # the version of marshal's format: every Python 3 reads it
 _IMPORT = re.compile(
     r"^[ \t]*((?:from|import) ipexctl\.(?:remote|common)\b[^(\n]*(?:\([^)]*\))?)", re.MULTILINE
 )
-
+# What a module imports for mypy alone: hosts do not need it.
+_FOR_TYPES = re.compile(r"^if MYPY:\n(?:[ \t].*\n|\n)+", re.MULTILINE)
 _USES_LIBRARY = re.compile(rf"^from {_LIBRARY}\b", re.MULTILINE)
 
 _P = ParamSpec("_P")
@@ -98,14 +99,14 @@ def _library_folder() -> Path:
 @_cache_once
 def module_imports(name: str) -> frozenset[str]:
     """Return the modules of remote/ that a module imports, at its start or in a function, and all
-    of PySyncObj if it uses that."""
+    of PySyncObj if it uses that. Imports for types alone do not count."""
     sources = module_sources()
     if name not in sources:
         return frozenset()
     imported: set[str] = set()
     if _USES_LIBRARY.search(sources[name]):
         imported |= library_sources().keys()
-    for statement in _IMPORT.findall(sources[name]):
+    for statement in _IMPORT.findall(_FOR_TYPES.sub("", sources[name])):
         for node in ast.parse(statement).body:
             aliases = [alias.name for alias in node.names] if hasattr(node, "names") else []
             if isinstance(node, ast.ImportFrom):

@@ -240,13 +240,14 @@ def _statements(node: ast.AST, when: str = "start") -> Iterator[tuple[ast.AST, s
     for child in ast.iter_child_nodes(node):
         yield child, when
         within = when
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in _FOR_TYPES:
             within = "types"
         elif when == "start" and isinstance(child, _LATER):
             within = "later"
         yield from _statements(child, within)
 
 
+_FOR_TYPES = ("TYPE_CHECKING", "MYPY")
 _LATER = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -381,6 +382,8 @@ def test_cycles_and_folders_that_import_each_other_are_found() -> None:
     cycle = {"ipexctl.run.a": "import ipexctl.run.b", "ipexctl.run.b": late}
     assert violations(cycle) == ["a cycle: ipexctl.run.a -> ipexctl.run.b -> ipexctl.run.a"]
     cycle["ipexctl.run.a"] = types_of("ipexctl.run.b")
+    assert violations(cycle) == []
+    cycle["ipexctl.run.a"] = "MYPY = False\nif MYPY:\n    import ipexctl.run.b\n"
     assert violations(cycle) == []
     folders = {"ipexctl.run.jobs.a": "import ipexctl.run.watch.b", "ipexctl.run.watch.b": ""}
     folders |= {"ipexctl.run.watch.c": "import ipexctl.run.jobs.d", "ipexctl.run.jobs.d": ""}
