@@ -16,8 +16,10 @@ Anything else that escapes is a bug of ours: a traceback and exit 70.
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 from collections.abc import Iterable
+from typing import TypeVar
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -54,6 +56,9 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+E = TypeVar("E", bound="IpexctlError")
+
+
 class IpexctlError(Exception):
     """What happened, the cause or evidence, and the next thing to type; all printable."""
 
@@ -66,7 +71,15 @@ class IpexctlError(Exception):
         self.hint = printable_text(hint)
         self.slug = slug or type(self).slug
         self.others: tuple[IpexctlError, ...] = ()  # more of them, found in the same pass
+        # a typed word, or a part of it, and the right one; ("", option): the option is missing
+        self.meant = ("", "")
         super().__init__(self.what)
+
+    def with_meant(self: E, wrong: str, right: str) -> E:
+        """Add what was probably meant instead of a typed word; nothing if `right` is empty. The
+        command line shows the corrected command."""
+        self.meant = (wrong, right) if right else ("", "")
+        return self
 
     def document(self) -> dict[str, object]:
         """Return the document for `--json`: programs identify the error by its slug."""
@@ -111,11 +124,13 @@ class NotHere(IpexctlError):
 
 def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputError:
     """Return the error for an option that takes one of a few words."""
-    return InputError(
+    words = list(supported)
+    error = InputError(
         f"{option} {value}: unknown value",
-        hint=f"supported values: {', '.join(supported)}",
+        hint=f"supported values: {', '.join(words)}",
         slug="unknown-value",
     )
+    return error.with_meant(value, next(iter(difflib.get_close_matches(value[:64], words, 1)), ""))
 
 
 class MissingPackages(InputError):

@@ -191,6 +191,10 @@ def _spell_for_click(args: list[str]) -> list[str]:
 
 def report_error(e: IpexctlError) -> None:
     """Print an error on stderr; with `--json` also on stdout for programs."""
+    if any(e.meant):
+        from ipexctl.cli.corrected_command import add_corrected_command
+
+        add_corrected_command(e, sys.argv[1:])
     with suppress(BrokenPipeError):
         _print_error(e)
         if streams.errors_as_json:

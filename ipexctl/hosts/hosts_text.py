@@ -117,7 +117,7 @@ def ask_keys(keys: Sequence[ShownKey], stdin: TextIO, out: TextIO) -> bool:
     refusal = InputError(
         f"cannot ask about new host keys ({len(keys)}): stdin is not a terminal",
         why="compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each host",
-        hint="the same command with -y accepts them",
+        hint="-y accepts them without asking",
         slug="no-terminal",
-    )
+    ).with_meant("", "-y")
     return confirm("Are these the keys of your hosts? [yes/no] ", stdin, refusal, out)

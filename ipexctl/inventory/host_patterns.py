@@ -6,10 +6,11 @@ a,b or a:b   both;   a:&b   those in both;   a:!b   a without b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad, did_you_mean, nearest_word
+from ipexctl.base.located_errors import Bad, nearest_word
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_formats import group_members
 from ipexctl.inventory.inventory import Inventory
@@ -41,6 +42,11 @@ def select_hosts(
             f"{subject} no host in {inventory.source}", hint=finder.hint, slug="no-host-selected"
         )
     return replace(inventory, hosts=hosts)
+
+
+def _same_numbers(name: str, other: str) -> bool:
+    """Of node05 and node03, one is not a misspelling of the other."""
+    return re.findall(r"\d+", name) == re.findall(r"\d+", other)
 
 
 class _Finder:
@@ -145,10 +151,11 @@ class _Finder:
             raise InputError(e.what, hint=e.hint or self.hint, slug=e.slug) from None
 
     def _no_group(self, name: str) -> InputError:
-        guess = did_you_mean(name, [*self._groups, *self._known])
+        near = nearest_word(name, [*self._groups, *self._known])
+        guess = f" (did you mean {near!r}?)" if near else ""
         return InputError(
             f"there is no group {name!r}{guess}", hint=self.hint, slug="unknown-group"
-        )
+        ).with_meant(name, near)
 
     def _no_match(self, name: str) -> InputError:
         near = nearest_word(name, [*self._names, *self._groups])
@@ -159,4 +166,4 @@ class _Finder:
             why=f"{place.source}:{place.line} has {near}" if place else "",
             hint=self.hint,
             slug="no-host-matches",
-        )
+        ).with_meant(name, self._names.get(near, near) if _same_numbers(name, near) else "")

@@ -78,13 +78,13 @@ def _missing_file_error(path: Path) -> InputError:
     similar, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
     why = f"similar names there: {', '.join(similar)}" if similar else ""
     why = why or f"hostfiles there: {', '.join(usual)}" * bool(usual)
-    hint = [f"-f {quote((str(path.parent / name),))}" for name in [*similar, *usual][:1]]
+    near = next((str(path.parent / name) for name in [*similar, *usual]), "")
     return InputError(
         f"cannot read the hostfile {path}: there is no such file in {folder}",
         why=why,
-        hint="\n".join([*hint, NEW]),
+        hint=NEW,
         slug="hostfile-missing",
-    )
+    ).with_meant(str(path), near)
 
 
 def _is_folder_error(path: Path) -> InputError:

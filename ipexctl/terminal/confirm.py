@@ -26,7 +26,7 @@ def confirm(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
             why="the command asks before it changes anything",
             slug="no-terminal",
-        )
+        ).with_meant("", "--yes")
     stream, (*plan, last) = out or sys.stderr, question.split("\n")
     for line in plan:
         print(line, file=stream)

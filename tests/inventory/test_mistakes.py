@@ -123,7 +123,7 @@ def test_a_missing_hostfile_names_the_folder_and_what_is_like_it(shell):
     error = refusal(shell("run", "-f", "host.txt", "train.py"))
     assert ("host.txt" in error.what, str(shell.folder) in error.what) == (True, True)
     assert error.why.endswith(": hosts.txt")
-    assert error.hint.splitlines() == ["-f hosts.txt", INIT]
+    assert error.hint.splitlines() == ["ipexctl run -f hosts.txt train.py", INIT]
 
 
 def test_a_missing_hostfile_where_nothing_is_like_it(shell):
@@ -157,7 +157,9 @@ def test_a_mistyped_host_is_told_with_the_nearest_one_and_its_line(shell, option
     assert error.slug == "no-host-matches"
     assert [word in error.what for word in ("hosts.txt", "'nod02'", "'node02'")] == [True] * 3
     assert error.why.startswith("hosts.txt:3 ")
-    assert [line.split(": ")[1] for line in error.hint.splitlines()] == [
+    command, *lists = error.hint.splitlines()
+    assert command == f"ipexctl doctor -f hosts.txt {option} node02"
+    assert [line.split(": ")[1] for line in lists] == [
         "node[01-02]",
         "@healthy, @last-failed",
     ]

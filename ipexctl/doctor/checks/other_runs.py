@@ -15,9 +15,8 @@ from ipexctl.facts.facts import Facts
     seen="an ipexctl run, by this or another account, on CPUs that this account may use",
     why="Ranks of two runs take turns on a core, and each run waits for its slowest rank.",
     fix=do(
-        "see it: ",
         ipexctl_command("ps"),
-        "   and wait until it ends (run --queue does), or use other hosts",
+        "   # shows it; wait until it ends (run --queue does), or use other hosts",
     ),
 )
 def other_runs(facts: Facts) -> list[Evidence]:

@@ -94,7 +94,7 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
         f"there is no run {text!r} on these hosts{suggestion}",
         hint="ipexctl ps -a",
         slug="unknown-run",
-    )
+    ).with_meant(text, nearest)
 
 
 def _find_newest(runs: Sequence[ListedRun], caller: Caller) -> ListedRun:

@@ -1,0 +1,67 @@
+"""A misspelt word is answered with the command that was meant, as a line to paste."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.cli.corrected_command import add_corrected_command
+from ipexctl.errors import InputError, unknown_value
+from tests.pastable import why_not_pastable
+
+HOSTS = "node01\nnode02\n"
+
+
+def _first_line(meant: tuple[str, str], words: list[str]) -> str:
+    error = InputError("refused", hint="words").with_meant(*meant)
+    add_corrected_command(error, words)
+    return error.hint.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("meant", "words", "corrected"),
+    [
+        (("nod01", "node01"), ["run", "-l", "nod01", "a b.py"], "run -l node01 'a b.py'"),
+        (("nod01", "node01"), ["run", "--limit=x,nod01:y"], "run --limit=x,node01:y"),
+        (("nod", "node"), ["doctor", "-x", "!nod"], "doctor -x '!node'"),
+        # only a word of its own, and only if it stands in one place
+        (("nod01", "node01"), ["run", "-l", "nod01.a", "--name", "my-nod01"], None),
+        (("nod01", "node01"), ["run", "-l", "nod01", "train.py", "nod01"], None),
+        (("nod01", ""), ["run", "-l", "nod01"], None),
+        # an option that is missing: before a script, whose words follow
+        (("", "--yes"), ["rm", "bert"], "rm bert --yes"),
+        (("", "--yes"), ["run", "t.py", "--lr", "1"], "run --yes t.py --lr 1"),
+        # never the value of a secret
+        (("nod01", "node01"), ["run", "--env", "A_KEY=x", "nod01"], "run --env A_KEY node01"),
+    ],
+)  # fmt: skip
+def test_one_word_of_the_command_is_corrected(meant, words, corrected):
+    assert _first_line(meant, words) == (f"ipexctl {corrected}" if corrected else "words")
+
+
+def test_a_value_that_resembles_none_is_not_corrected():
+    assert unknown_value("--mpi", "intelmpi", ("intel", "mpich")).meant == ("intelmpi", "intel")
+    assert unknown_value("--mpi", "xyz", ("intel", "mpich")).meant == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "corrected"),
+    [
+        ("run -f hosts.txt -l nod01 t.py", "run -f hosts.txt -l node01 t.py"),
+        ("doctor -f hosts.tx --level quick", "doctor -f hosts.txt --level quick"),
+        ("doctor -f hosts.txt --level quik", "doctor -f hosts.txt --level quick"),
+        ("play -f hosts.txt prepare-debain -C", "play -f hosts.txt prepare-debian -C"),
+        # node05 is not a misspelling of node02
+        ("doctor -f hosts.txt -l node05", None),
+    ],
+)
+def test_the_corrected_command_is_the_first_line_to_paste(shell, typed, corrected):
+    shell.write("hosts.txt", HOSTS)
+    shell.write("t.py", "print(1)\n")
+    done = shell(*typed.split())
+    (error,) = done.errors
+    first = error.hint.splitlines()[0]
+    if corrected:
+        assert first == f"ipexctl {corrected}"
+        assert f"  try: {first}\n" in done.stderr and not why_not_pastable(first)
+    else:
+        assert not first.startswith("ipexctl")
