@@ -17,7 +17,8 @@ import pytest
 
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.rank import rank_wrapper, socket_table
+from ipexctl.remote.restart import core_queue
 from ipexctl.remote.run import control
 
 OTHER = 65534
@@ -351,3 +352,40 @@ def test_sockets_of_another_account_that_look_like_runs_hide_no_other_run(
     assert any(row["own"] for row in rows)
     assert len([row for row in rows if not row["own"]]) <= 3
     assert len([pid for pid in measured if pid != os.getpid()]) <= 3
+
+
+@AS_ROOT
+@pytest.mark.parametrize("kernel_tells", [True, False])
+def test_a_socket_name_with_line_ends_stops_no_look_at_runs_and_at_the_queue(
+    run: str, asked: list[dict], monkeypatch: pytest.MonkeyPatch, kernel_tells: bool
+) -> None:
+    """The kernel writes the names into its table as they are: they can look like other lines."""
+    monkeypatch.setattr(rank_wrapper, "SUPERVISOR", Path("/proc/self/comm").read_text().strip())
+    forged = f"@ipexctl-run/0/forged/{0:016x}"
+    names = [
+        f"\0a\n1 2 3 zz 5 6 7 {forged}".encode(), b"\0b\n\n \n\xff", b"\0c\r\x85 x\x0b",
+        f"\0d\n0: 00000002 00000000 00010000 0001 01 77 {forged}".encode(),
+    ]  # fmt: skip
+
+    def take_names(go_on: Callable[[], None]) -> None:
+        held = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in names]
+        for listener, name in zip(held, names, strict=True):
+            listener.bind(name)
+        go_on()
+        signal.pause()
+
+    def refuse(asked: int, body: bytes) -> Iterator[bytes]:
+        raise OSError(2, "an older kernel")
+
+    if not kernel_tells:
+        monkeypatch.setattr(socket_table, "list_sockets", refuse)
+    queue = core_queue.CoreQueue("run-1", 10.0, [50_000 + os.getpid() % 9000])
+    try:
+        with other_account(work=take_names):
+            rows = read_other_runs.find_other_runs()
+            place = queue.look()
+    finally:
+        queue.close()
+    assert any(row["own"] for row in rows)
+    assert not [row for row in rows if row["run"] == "forged"]
+    assert place.before == []

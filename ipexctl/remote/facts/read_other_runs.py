@@ -15,7 +15,12 @@ from ipexctl.common.processes import stat_of, user_name
 from ipexctl.common.tolerant_reads import read_text
 
 LISTENS = 0x10000  # flag of a listening socket
-NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
+# a line of /proc/net/unix: its flags, a supervisor's name, its run. A name of another account may
+# have any bytes, line ends too, so that the rest of it looks like lines: only whole ones count
+ROW = re.compile(
+    r"[0-9a-fA-F]+: (?:[0-9A-F]{8} ){2}([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +[0-9]+ "
+    r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z"
+)
 PATIENCE = 1.0  # seconds for all connections that have to wait
 MOST_RUNS = (
     50  # of one other account: any can make sockets that look like runs, and hide only its own
@@ -61,10 +66,9 @@ def list_supervisor_sockets():
     """Return (address, run id) of each supervisor; its connections have the same name."""
     names = set()
     for line in read_text("/proc/net/unix").splitlines()[1:]:
-        words = line.split()
-        match = NAME.match(words[7]) if len(words) == 8 else None
-        if match and int(words[3], 16) & LISTENS:
-            names.add(("\0" + match.group(1), match.group(2)))
+        match = ROW.match(line)
+        if match and int(match.group(1), 16) & LISTENS:
+            names.add(("\0" + match.group(2), match.group(3)))
     return sorted(names)
 
 

@@ -23,8 +23,9 @@ def list_names():
         asked = REQUEST.pack(socket.AF_UNIX, 0xFFFFFFFF, SHOW_NAME | SHOW_UID)
         names = [read_name(data) for data in socket_table.list_sockets(ASKED, asked)]
     except OSError:
-        names = [(line.split()[-1], None) for line in read_text("/proc/net/unix").splitlines()[1:]]
-        names = [(name[1:], uid) for name, uid in names if name.startswith("@")]
+        rows = read_text("/proc/net/unix").splitlines()[1:]
+        words = [line.rpartition(" ")[2] for line in rows]  # a name may have line ends
+        names = [(name[1:], None) for name in words if name.startswith("@")]
     return [(name, uid) for name, uid in names if name]
 
 
