@@ -214,6 +214,17 @@ def test_only_its_own_account_can_read_the_nonce(run: str, asked: list[dict]) ->
     assert path.read_text().split()[0] == address_of(run).rpartition("/")[2]
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_file_in_the_place_of_the_nonce_stops_no_question(
+    run: str, asked: list[dict], put: Callable[[str], None]
+) -> None:
+    path = control.nonce_path(run, "node1")
+    os.remove(path)
+    put(path)
+    assert not control.is_alive(run, "node1")
+    assert control.ask_supervisor(run, "node1", {"ask": "state"}) is None
+
+
 @AS_ROOT
 def test_a_queue_that_another_user_fills_does_not_make_it_dead(
     run: str, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,6 @@ import time
 
 from ipexctl.common.files import write_atomic
 from ipexctl.common.processes import stat_of, user_name
-from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
@@ -24,6 +23,7 @@ from ipexctl.remote.own_process import start_thread
 PATIENCE = 5.0  # seconds for one question
 PAUSE = 0.05
 DRAWS = 3  # names that are tried
+NONCE_BYTES = 200  # more than its file has
 BACKLOG = 1024  # connections that wait; the kernel's own limit may be lower
 
 
@@ -188,7 +188,16 @@ def is_alive(folder, host):
 
 def read_nonce(folder, host):
     """Return [nonce, process id, its start], [] if there was no such process."""
-    words = read_text(nonce_path(folder, host)).split()
+    try:  # a rank could have put a pipe or a device there, which must not stop `ps`
+        fd = os.open(nonce_path(folder, host), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return []
+    try:
+        words = os.read(fd, NONCE_BYTES).decode("ascii", "replace").split()
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
     return words if len(words) == 3 else []
 
 
