@@ -52,7 +52,7 @@ from ipexctl.run.outcome.listed_checkpoints import (
     explain_beginning,
 )
 from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, shorten_end
-from ipexctl.run.outcome.run_choice import describe_owner, describe_run
+from ipexctl.run.outcome.run_choice import describe_foreign
 from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
@@ -153,7 +153,7 @@ def attach_and_follow(
         own = read_caller().owns(run)
         if not run.over and not own:
             interrupts.leaving = (*interrupts.leaving, signal.SIGINT)
-            painter.note(f"{describe_run(run)} is a run of {describe_owner(run)}")
+            painter.note(describe_foreign(run))
         notify = None if run.over else load_settings().get("run.notify")
         command = notify.value if notify else ""
         painter.notifier = EventNotifier(target, command, root, run.about.name, painter.note)

@@ -135,6 +135,29 @@ def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people
     assert gone.returncode == 0 and run not in people.ann.rows()
 
 
+WRITES = """
+import time
+from pathlib import Path
+time.sleep(3)
+Path("out").mkdir()
+Path("out/ck-1.txt").write_text("weights")
+print("::checkpoint done", flush=True)
+"""
+
+
+def test_a_run_that_resumes_another_persons_says_whose_it_is(people: People) -> None:
+    (people.ann.code / "writes.py").write_text(WRITES)
+    theirs = people.ann.run("--name", "bert", "--checkpoints", "out/*", "writes.py")
+    words = ("run", "-n", "1", "--force", "--resume", "bert", "--checkpoints", "out/*", *SHORT)
+    done = people.bob.call(*words)
+    assert done.returncode == 0, done.stderr
+    assert f"resuming from out/ck-1.txt (step 1) of {theirs}" in done.stderr
+    assert f"{theirs} (bert) is a run of ann@" in done.stderr
+    own = people.ann.call(*words)
+    assert own.returncode == 0 and f" of {theirs}" in own.stderr, own.stderr
+    assert "is a run of" not in own.stderr
+
+
 def test_the_second_active_run_of_a_name_gets_another_and_a_name_means_ones_own(
     people: People,
 ) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.attempt_record import AttemptBegins, QueuedRun, RunEnded, RunQueued
+from ipexctl.common.attempt_record import AttemptBegins, AttemptRuns, QueuedRun, RunEnded, RunQueued
 from ipexctl.remote.restart.keeper import WAKES, Keeper
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal, queued_runs
+from ipexctl.run.command.ps_table import table_lines
 from ipexctl.run.command.ps_text import run_lines
 from ipexctl.run.jobs.ps import may_wait_again
 from ipexctl.run.outcome.listed_runs import (
@@ -21,6 +22,7 @@ from ipexctl.run.outcome.listed_runs import (
     name_runs_before,
     read_on_host,
 )
+from ipexctl.run.outcome.run_choice import Caller
 from tests.made import start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"}).document()
@@ -97,6 +99,27 @@ def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(ho
     assert "queued" not in lines[0] and "  took " in "".join(lines)
     (line, *_) = map(str, run_lines(runs[waiting], 1019.0))
     assert line.endswith(", queued 19 s ago")
+
+
+def test_a_run_that_ran_is_not_said_to_have_never_started_where_its_host_has_removed_it(
+    host: Host,
+) -> None:
+    ran = (QUEUED, AttemptBegins(1, ["node02"]).document(), AttemptRuns(1).document())
+    well, failed = (
+        host.add_run(number, *ran, RunEnded(end, well).document())  # no journal: no ranks here
+        for number, end, well in ((1, "", True), (2, "rank 0 failed", False))
+    )
+    reports = [read_on_host("node01", row) for row in host.rows().values()]
+    runs = {run.id: run for run in merge_runs(reports)}
+    for run_id, state in ((well, "done"), (failed, "failed")):
+        run = runs[run_id]
+        first, *rest = map(str, run_lines(run, 1019.0))
+        assert f"  {state} " in first and first.endswith(", queued 19 s ago")
+        assert all(line.strip() and "took" not in line for line in rest)
+        assert run.removed_from(["node01", "node02", "node03"]) == ["node02"]
+        caller = Caller("ann@desk", Path("/home/ann"))
+        _, line = (line.plain for line in table_lines([run], [run], caller, 1019.0, 80))
+        assert "never" not in line and " node02 " in line
 
 
 def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_lost(

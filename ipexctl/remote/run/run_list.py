@@ -114,9 +114,9 @@ def describe_queued(lines):
 def summarize_attempts(documents, run):
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
     loss ended it, why: how it ended, stopped: why no attempt follows, if a user wanted that, else
-    "", done: whether the run succeeded, cut_off: whether it may go on where this host could not
-    reach, further: the attempts after this one, settled: whether the run is over according to that
-    record, end: why it is over then}."""
+    "", done: whether the run succeeded, ran: whether ranks of any attempt have run, cut_off:
+    whether it may go on where this host could not reach, further: the attempts after this one,
+    settled: whether the run is over according to that record, end: why it is over then}."""
     record = []
     for line in documents:
         with suppress(TypeError):  # another version of ipexctl wrote it
@@ -138,6 +138,7 @@ def summarize_attempts(documents, run):
         "settled": bool(agreed_ends),
         "end": agreed_ends[-1] if agreed_ends else "",
         "done": any(line.well for line in run_ends),
+        "ran": any(isinstance(line, AttemptRuns) for line in record),
         "cut_off": any(line.cut_off for line in run_ends),
     }
 

@@ -16,7 +16,7 @@ from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.checkpoints.fetch_checkpoints import Row, read_part_rows
 from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
-from ipexctl.run.jobs.ps import find_run
+from ipexctl.run.jobs.ps import find_run, read_caller
 from ipexctl.run.outcome import listed_checkpoints
 from ipexctl.run.outcome.listed_checkpoints import (
     LAST,
@@ -24,6 +24,7 @@ from ipexctl.run.outcome.listed_checkpoints import (
     Holder,
     ListedCheckpoint,
 )
+from ipexctl.run.outcome.run_choice import describe_foreign
 from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 from ipexctl.run.plan.launch import PlannedHost
 
@@ -34,12 +35,14 @@ class Resumed:
     checkpoint: ListedCheckpoint
     files: tuple[tuple[CheckpointPart, tuple[Row, ...]], ...]
     left: tuple[str, ...]  # newer ones, which are not complete
+    whose: str = ""  # who started the run and where, if that is not who resumes it
 
     @property
     def notes(self) -> tuple[str, ...]:
         checkpoint = self.checkpoint
         return (
             f"resuming from {checkpoint.title} of {self.run_id}, on {', '.join(checkpoint.hosts)}",
+            *((self.whose,) if self.whose else ()),
             *(f"not used: {text}" for text in self.left),
         )
 
@@ -92,7 +95,8 @@ def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
         files.append((part, tuple(read_part_rows(agent, root, run.id, part.holders[0], part))))
     newer = listed[: listed.index(chosen)]
     unused = tuple(f"{c.title}: {c.why}" for c in newer if not c.is_complete)
-    return Resumed(run.id, laid_out, tuple(files), unused)
+    whose = "" if read_caller().has_started(run) else describe_foreign(run)
+    return Resumed(run.id, laid_out, tuple(files), unused, whose)
 
 
 def prepare_checkpoint_layout(

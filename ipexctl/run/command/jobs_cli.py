@@ -318,8 +318,9 @@ def stop(
       ipexctl stop bert
       ipexctl stop @last --time 2m             # time to save a checkpoint
     """
-    from ipexctl.run.command.ps_text import asked_run_document, describe_foreign, show_stopped
+    from ipexctl.run.command.ps_text import asked_run_document, show_stopped
     from ipexctl.run.jobs.ps import stop_run as verb
+    from ipexctl.run.outcome.run_choice import describe_foreign
     from ipexctl.terminal.confirm import stop_agreed
 
     agreed = stop_agreed(describe_foreign, f"ipexctl stop {run} --yes", yes=yes)

@@ -29,7 +29,7 @@ from ipexctl.run.outcome.listed_runs import (
     ListedState,
     find_unbegun,
 )
-from ipexctl.run.outcome.run_choice import describe_owner, describe_run, is_of_project
+from ipexctl.run.outcome.run_choice import describe_foreign, is_of_project
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
@@ -76,7 +76,7 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     ok = about.ranks if run.state is ListedState.DONE else run.ok  # also on unreachable hosts
     succeeded = f"{ok} of {about.ranks or run.started} ranks succeeded"
     up = 0 if run.state in NO_RANKS else run.started - run.ok
-    began = "queued" if run.never_began or run.state is ListedState.QUEUED else "started"
+    began = "started" if run.has_start else "queued"
     ranks = succeeded if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
@@ -88,8 +88,10 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     if title:
         lines.append(Text(f"  {title}"))
     if run.over and not run.never_began:
-        size = f", {format_bytes(run.bytes)} on its hosts" if run.bytes is not None else ""
-        lines.append(Text(f"  took {duration(run.seconds)}{size}"))
+        took = f"took {duration(run.seconds)}" * run.has_start
+        size = "" if run.bytes is None else f"{format_bytes(run.bytes)} on its hosts"
+        if text := ", ".join(filter(None, (took, size))):
+            lines.append(Text(f"  {text}"))
     lines += [Text(f"  {cut}, for {duration(seconds)}", "yellow") for cut, seconds in run.cut]
     texts = [(text, "") for text in run.end_texts]
     texts += [(run.waits, "yellow"), (str(_find_stall(run) or ""), "yellow"), (run.last, "")]
@@ -217,11 +219,6 @@ def show_removal(run: ListedRun) -> None:
     print_lines(console, run_lines(run, time.time()))
     if not read_caller().owns(run):
         print_text(console, describe_foreign(run))
-
-
-def describe_foreign(run: ListedRun) -> str:
-    """Return whose run it is, for questions about a run that is not the caller's own."""
-    return f"{describe_run(run)} is a run of {describe_owner(run)}"
 
 
 def show_removed(removal: Gone) -> None:

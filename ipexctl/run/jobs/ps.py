@@ -27,7 +27,7 @@ from ipexctl.run.jobs.lost_keepers import restore_keepers
 from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, RunOnHost
-from ipexctl.run.outcome.run_choice import Caller, choose_run
+from ipexctl.run.outcome.run_choice import Caller, choose_run, describe_foreign
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.watch import run_format
 
@@ -89,6 +89,8 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
             return find_run(fleet, text, sizes=sizes)  # an older one with this name may be theirs
         if note := run_format.describe_version(run):
             fleet.target.note(note)
+        if not newest and (without := run.removed_from(host.name for host in fleet.alive)):
+            fleet.target.note(f"{run.id} was pruned or removed on {fold(without)}, with its output")
         return run
     except InputError as e:
         if newest:
@@ -263,6 +265,7 @@ def remove_run(
         if not run.over:
             raise InputError(
                 f"{run.id} is {run.state.value}",
+                why="" if read_caller().owns(run) else describe_foreign(run),
                 hint=f"ipexctl stop {run.id}",
                 slug="run-active",
             )

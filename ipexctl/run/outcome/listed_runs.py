@@ -131,6 +131,7 @@ class RunOnHost:
     settled: bool = False  # whether the run is over, according to that
     end: str = ""  # why it is over, according to that
     done: bool = False  # whether it succeeded, according to that
+    ran: bool = False  # whether ranks of any attempt have run, according to that
     cut_off: bool = False  # whether it may continue on hosts that this one could not reach
     waits: str = ""  # what its keeper waits for before the next attempt
     leads: bool = False  # whether that keeper leads
@@ -206,9 +207,15 @@ class ListedRun:
 
     @property
     def never_began(self) -> bool:
-        """Whether it was queued, and is over before all hosts were ready."""
-        waited = all(report.waited and not report.begun for report in self.seen)
+        """Whether it was queued, and is over before all hosts were ready. A host without ranks of
+        it knows from its record that it ran, also where those with ranks have removed theirs."""
+        waited = all(row.waited and not (row.begun or row.ran) for row in self.seen)
         return self.over and waited
+
+    @property
+    def has_start(self) -> bool:
+        """Whether it is known when its ranks started; `began` is when it was queued if not."""
+        return any(report.begun or not report.waited for report in self.seen)
 
     @property
     def further(self) -> tuple[FurtherAttempt, ...]:
@@ -280,6 +287,13 @@ class ListedRun:
     def before(self) -> tuple[QueuedRun, ...]:
         """The runs before it in the queue, the next one to begin first."""
         return next((report.before for report in self.seen if report.leads and self.queued), ())
+
+    def removed_from(self, answered: Iterable[str]) -> list[str]:
+        """Return which of these hosts, which were asked for all runs, had ranks of this one and
+        know nothing of it any more: it was pruned or removed there, with its output."""
+        ran = self.over and any(report.begun or report.ran for report in self.seen)
+        known = {name for report in self.seen for name in (report.host, report.target)}
+        return [name for name in answered if ran and name in {*self.about.hosts} - known]
 
     @property
     def queue_text(self) -> str:

@@ -55,6 +55,11 @@ def describe_run(run: ListedRun) -> str:
     return run.id + (f" ({run.about.name})" if run.about.name else "")
 
 
+def describe_foreign(run: ListedRun) -> str:
+    """Return whose run it is, where a run is used that is not the caller's own."""
+    return f"{describe_run(run)} is a run of {describe_owner(run)}"
+
+
 def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRun:
     """Find a run by the beginning of its id, its name, or `@last`; with -r02 behind it, that
     attempt. `runs`: the newest first.
