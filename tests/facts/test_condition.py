@@ -26,7 +26,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.remote.facts import read_interfaces, read_load, read_system
+from ipexctl.remote.facts import name_servers, read_interfaces, read_load, read_system
 from ipexctl.remote.facts.read_ports_and_firewalls import UFW_ENABLED
 from tests.facts.machines import Machine, regular
 
@@ -311,6 +311,17 @@ def test_an_idle_host_is_not_looked_at_twice():
     begun = read_load.begin_load_sample(idle, "", True)
     assert begun["look"] is None
     assert read_load.finish_load_sample(idle, "", begun)["busy"] is None
+
+
+# --- name servers --------------------------------------------------------------------------------
+
+
+def test_a_name_server_whose_address_cannot_be_encoded_is_one_that_does_not_respond():
+    files = {"/etc/resolv.conf": "nameserver 10..1\n"}
+    queries = name_servers.query_name_servers(lambda path: files.get(path, ""))
+    [[address, configured, responds, why]] = name_servers.collect_dns_answers(queries)
+    assert (address, configured, responds) == ("10..1", True, False)
+    assert "label" in why
 
 
 # --- AMX -----------------------------------------------------------------------------------------

@@ -96,7 +96,8 @@ class _Asked:
         return True
 
     def fail(self, error):
-        self.said = error.strerror or str(error)
+        reason = error.strerror if isinstance(error, OSError) else ""
+        self.said = reason or str(error)
         self.close()
 
     def close(self):
