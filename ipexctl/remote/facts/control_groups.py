@@ -4,10 +4,18 @@ from ipexctl.common.processes import fields_of
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.facts.probe_values import expand_cpu_list, parse_number
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ipexctl.remote.facts.read_storage import Mount
+
+
 TIMES = ("quota_us", "period_us")  # of a control group of version 1
 
 
-def read_cgroup(fs, mounts):
+def read_cgroup(fs: str, mounts: "list[Mount]") -> "dict[str, Any]":
     """Return the CPUs, the share of them and the memory that this control group may use."""
     paths = {}
     for line in read_text(fs + "/proc/self/cgroup").splitlines():
@@ -28,11 +36,11 @@ def read_cgroup(fs, mounts):
                 if name in options:
                     base[name] = fs + point
 
-    def folders(controller):
+    def folders(controller: str) -> "list[str]":
         where = base.get(controller)
         return _cgroup_folders(where, paths.get(controller, "/")) if where else []
 
-    def lines(controller, *files):
+    def lines(controller: str, *files: str) -> "list[str]":
         return [text for text in (_read_first_of(f, files) for f in folders(controller)) if text]
 
     cpuset = lines("", "cpuset.cpus.effective")
@@ -51,21 +59,21 @@ def read_cgroup(fs, mounts):
     ]
     return {
         "cpuset": expand_cpu_list(cpuset[0]) if cpuset else [],
-        "quota": min([share for share in shares if share is not None] or [None]),
+        "quota": min((share for share in shares if share is not None), default=None),
         "mems": expand_cpu_list(next(filter(None, mems), "")) or None,
-        "memory": min([limit for limit, _ in limits if limit is not None] or [None]),
+        "memory": min((limit for limit, _ in limits if limit is not None), default=None),
         "memory_left": max(0, min(remaining)) if remaining else None,
-        "pids": min([n for n in map(parse_number, pids) if n is not None] or [None]),
+        "pids": min((n for n in map(parse_number, pids) if n is not None), default=None),
     }
 
 
-def _cgroup_folders(base, path):
+def _cgroup_folders(base: str, path: str) -> "list[str]":
     """Yield the folders of this control group and of each one above it."""
     parts = [part for part in path.split("/") if part and part != ".."]
     return ["/".join([base] + parts[:depth]) for depth in range(len(parts), -1, -1)]
 
 
-def _read_first_of(folder, files):
+def _read_first_of(folder: str, files: "Iterable[str]") -> str:
     """Return the content of the first of these files that has any; "" if none has."""
     for name in files:
         text = read_text(folder + "/" + name).strip()
@@ -74,7 +82,7 @@ def _read_first_of(folder, files):
     return ""
 
 
-def _cgroup_memory(folder, droppable):
+def _cgroup_memory(folder: str, droppable: str) -> "tuple[int | None, int | None]":
     """Return (limit, use that cannot be dropped) of a control group; None: no limit, or unknown."""
     files = ("max", "high", "limit_in_bytes")
     numbers = [parse_number(read_text(folder + "/memory." + name)) for name in files]
@@ -90,7 +98,7 @@ def _cgroup_memory(folder, droppable):
     return min(limits), None if used is None else max(0, used - cache)
 
 
-def _parse_cpu_share(words):
+def _parse_cpu_share(words: "list[str]") -> "float | None":
     """Convert ["200000", "100000"] to 2.0 CPUs; "max" and -1 mean no limit."""
     numbers = [parse_number(word) for word in words]
     if len(numbers) != 2 or not numbers[0] or not numbers[1] or numbers[0] < 0:

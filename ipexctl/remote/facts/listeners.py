@@ -3,13 +3,20 @@
 import os
 import socket
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+
 _listeners = {}  # type: dict[int, list[socket.socket]]  # by the reported port
 
 
 MASTER_PORT = 29500  # the default port of torchrun, accelerate and DeepSpeed
 
 
-def op_listen(call):
+def op_listen(call: "Call") -> "dict[str, int | None]":
     """Listen on a port of all addresses until op_close. The kernel accepts connections on its own.
 
     Also listen on a port next to MASTER_PORT, for which users open firewalls.
@@ -32,7 +39,7 @@ def op_listen(call):
     }
 
 
-def op_close(call, port):
+def op_close(call: "Call", port: int) -> "dict[str, Any]":
     """{port} -> {}: close the listeners of one op_listen; a later one may have begun meanwhile."""
     for server in _listeners.pop(port, []):
         try:
@@ -43,7 +50,7 @@ def op_close(call, port):
     return {}
 
 
-def kept_listener(ports=None):
+def kept_listener(ports: "tuple[int, int] | None" = None) -> "socket.socket":
     """Return a listener that op_close closes. `ports`: the first and the last permitted port."""
     first, count = (ports[0], ports[1] - ports[0] + 1) if ports else (0, 1)
     for step in range(count):
@@ -57,7 +64,7 @@ def kept_listener(ports=None):
     return server
 
 
-def open_listener(port=0, address=""):
+def open_listener(port: int = 0, address: str = "") -> "socket.socket":
     """Listen on `address`, or on all addresses, both IPv4 and IPv6 if the host has both."""
     server = None
     try:

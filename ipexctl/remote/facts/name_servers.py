@@ -9,6 +9,12 @@ import socket
 import struct
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any
+
+
 WAIT = 2.0  # seconds to wait for an answer
 AGAIN = 1.0  # seconds until the question is repeated: a packet may get lost
 MOST_SERVERS = 3  # the C library asks no more
@@ -18,7 +24,7 @@ QUESTION = b"\7example\3org\0\0\1\0\1"  # its IPv4 address
 RCODES = {1: "FORMERR", 2: "SERVFAIL", 4: "NOTIMP", 5: "REFUSED"}
 
 
-def query_name_servers(read):
+def query_name_servers(read: "Callable[[str], str]") -> "list[_Asked]":
     """Send the questions; return [] if the host does not use DNS."""
     hosts = re.search(r"^hosts:(.*)", read("/etc/nsswitch.conf"), re.M)
     if hosts and not {"dns", "resolve"} & set(hosts.group(1).split()):
@@ -27,7 +33,7 @@ def query_name_servers(read):
     return [_Asked(address, bool(servers)) for address in servers[:MOST_SERVERS] or [LOCAL]]
 
 
-def collect_dns_answers(queries):
+def collect_dns_answers(queries: "list[_Asked]") -> "list[list[Any]]":
     """Return [[address, configured, responds, its error or why it did not respond]]."""
     _receive_answers(queries, AGAIN)
     for query in queries:
@@ -38,7 +44,7 @@ def collect_dns_answers(queries):
     return [[query.address, query.configured, query.responds, query.said] for query in queries]
 
 
-def _receive_answers(queries, limit):
+def _receive_answers(queries: "list[_Asked]", limit: float) -> None:
     """Wait for the answers of all queries, each at most `limit` seconds."""
     poll = select.poll()
     waiting = {query.sock.fileno(): query for query in queries if query.sock}
@@ -57,7 +63,7 @@ def _receive_answers(queries, limit):
 class _Asked:
     """One name server. `sock` is None once it is known whether the server responds."""
 
-    def __init__(self, address, configured):
+    def __init__(self, address: str, configured: bool) -> None:
         self.address, self.configured = address, configured
         self.responds, self.said = False, "no response within %g s" % WAIT
         self.sent = time.monotonic()
@@ -72,7 +78,7 @@ class _Asked:
             self.fail(e)
         self.ask()
 
-    def ask(self):
+    def ask(self) -> None:
         head = NUMBER + struct.pack(">5H", 0x0100, 1, 0, 0, 0)  # recursion desired
         try:
             if self.sock:
@@ -80,7 +86,7 @@ class _Asked:
         except OSError as e:
             self.fail(e)
 
-    def hear(self):
+    def hear(self) -> bool:
         """Read an answer; return whether there is nothing more to wait for."""
         assert self.sock
         try:
@@ -95,12 +101,12 @@ class _Asked:
         self.said = "" if code in (0, 3) else RCODES.get(code, "RCODE %d" % code)
         return True
 
-    def fail(self, error):
+    def fail(self, error: "OSError | UnicodeError") -> None:
         reason = error.strerror if isinstance(error, OSError) else ""
         self.said = reason or str(error)
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         if self.sock:
             self.sock.close()
             self.sock = None

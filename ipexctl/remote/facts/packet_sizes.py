@@ -9,13 +9,21 @@ import struct
 import termios
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Mapping
+    from typing import Any, TypeVar
+
+    Key = TypeVar("Key")
+
+
 AMOUNT = 64 << 10
 SIZES = (8000, 4000, 1500, 1450, 1400, 1280)  # of packets: common MTUs, the largest first
 SECONDS = 2.0  # the kernel repeats what was lost after 0.2 s and then ever later
 SIZED = 4  # hosts for which all sizes are tried: if one link is broken, a few show enough
 
 
-def check_large_packets(sockets):
+def check_large_packets(sockets: "dict[str, socket.socket]") -> "list[list[Any]]":
     """{name: connected socket} -> [[name, whether large packets are lost, the largest that arrive]]
 
     Both are None if that is unknown: the other end acknowledges nothing at all.
@@ -26,12 +34,12 @@ def check_large_packets(sockets):
     return [[n, None if arrived.get(n) is None else n in stuck, sizes.get(n)] for n in sockets]
 
 
-def _watch_arrivals(sockets, seconds):
+def _watch_arrivals(sockets: "Mapping[Key, socket.socket]", seconds: float) -> "dict[Key, bool]":
     """Return for each name whether the other end received more than a first small packet."""
     sent = {
         name: n for name, n in ((name, _send_packets(s)) for name, s in sockets.items()) if n > 1
     }
-    received = {}  # type: dict[object, int]
+    received = {}  # type: dict[Key, int]
     end, pause = time.monotonic() + seconds, 0.001
     while True:
         for name in sent:
@@ -43,7 +51,7 @@ def _watch_arrivals(sockets, seconds):
         pause = min(2 * pause, 0.05)
 
 
-def _send_packets(sock):
+def _send_packets(sock: "socket.socket") -> int:
     """Send a small packet, then as much as fits; return how many bytes the kernel accepted."""
     try:
         sock.setblocking(False)
@@ -54,14 +62,14 @@ def _send_packets(sock):
         return 0
 
 
-def _unacknowledged_bytes(sock, sent):
+def _unacknowledged_bytes(sock: "socket.socket", sent: int) -> int:
     """Return the number of bytes not acknowledged; all of them once the connection broke."""
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
         return sent
-    return struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
+    return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0])
 
 
-def _largest_arriving(where):
+def _largest_arriving(where: "tuple[Any, ...]") -> "int | None":
     """Return the largest packet of SIZES that arrives; None if none does."""
     sockets = {}
     for size in SIZES:

@@ -10,8 +10,22 @@ import time
 
 from ipexctl.common.tolerant_reads import read_text
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=False, listen=False):
+    from ipexctl.remote.main import Call
+
+
+def op_facts(
+    call: "Call",
+    root: str = "~/.ipexctl",
+    environment: str = "",
+    fs: str = "/",
+    load: "bool | None" = None,
+    dns: bool = False,
+    listen: bool = False,
+) -> "dict[str, Any]":
     """Emit the clock first, so that the controller knows its age; return everything else."""
     call.emit({"event": "clock", "now": time.time()})
     # imported late: the clock does not wait until these are compiled
@@ -19,7 +33,7 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
 
     fs = fs.rstrip("/")
     live = not fs
-    load = read_load.begin_load_sample(read_text, fs, load)
+    sample = read_load.begin_load_sample(read_text, fs, load)
     names = read_name_resolution.begin_lookup() if live else None
     servers = []
     if live and dns:
@@ -36,7 +50,7 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
 
         facts["pythons"] = read_pythons.find_pythons(home)
         facts["software"] = read_software.read_software(home, os.path.normpath(root), environment)
-    facts["condition"]["load"] = read_load.finish_load_sample(read_text, fs, load)
+    facts["condition"]["load"] = read_load.finish_load_sample(read_text, fs, sample)
     if live:
         facts["condition"]["load"]["runs"] = read_other_runs.find_other_runs(root)
     if listen:
@@ -51,7 +65,7 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
     return facts
 
 
-def _read_hardware(fs, live, home, root):
+def _read_hardware(fs: str, live: bool, home: str, root: str) -> "dict[str, Any]":
     # imported late: names are being resolved meanwhile
     from ipexctl.remote.facts import (
         control_groups,
@@ -67,7 +81,7 @@ def _read_hardware(fs, live, home, root):
         read_system,
     )
 
-    def read(path):
+    def read(path: str) -> str:
         return read_text(fs + path).strip()
 
     mounts = read_storage.read_mounts(fs)

@@ -12,8 +12,17 @@ from ipexctl.common.processes import fields_of
 from ipexctl.common.tolerant_reads import names_in, read_text
 from ipexctl.remote.facts.probe_values import CPUS, expand_cpu_list, kib_to_bytes, parse_number
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def read_cpu(fs, groups, live, nodes):
+    CpuRow = list[Any]  # the CPU, the lowest CPU of its core, its socket; None: unknown
+    NodeRow = list[Any]  # the node, its CPUs, bytes in all, bytes free
+
+
+def read_cpu(
+    fs: str, groups: "dict[str, Any]", live: bool, nodes: "list[NodeRow]"
+) -> "dict[str, Any]":
     info = fs + "/proc/cpuinfo"
     first = fields_of(read_text(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"
@@ -42,7 +51,7 @@ def read_cpu(fs, groups, live, nodes):
     }
 
 
-def _allowed_cpus(cpuset, live):
+def _allowed_cpus(cpuset: "list[int]", live: bool) -> "list[int] | None":
     """Return the CPUs that may be used. The live kernel's answer includes the cpuset already."""
     if not live:
         return cpuset or None
@@ -50,7 +59,7 @@ def _allowed_cpus(cpuset, live):
     return [cpu for cpu in affinity if cpu in cpuset] or affinity
 
 
-def _is_covered(fs, path):
+def _is_covered(fs: str, path: str) -> bool:
     """Decide whether another file, other than that of lxcfs, is mounted over this one."""
     for line in read_text(fs + "/proc/self/mountinfo").splitlines():
         place, _, kind = line.partition(" - ")
@@ -59,7 +68,7 @@ def _is_covered(fs, path):
     return False
 
 
-def amx_kernel():
+def amx_kernel() -> "bool | None":
     """Return whether the kernel grants AMX to programs that ask; None if that is unknown."""
     if os.uname().machine != "x86_64" or sys.maxsize < 1 << 32:
         return None
@@ -76,16 +85,16 @@ def amx_kernel():
         return None  # no libffi
 
 
-def _recorded_arch(first):
+def _recorded_arch(first: "dict[str, str]") -> str:
     return "aarch64" if "CPU implementer" in first else "x86_64"
 
 
-def _has_units(first):
+def _has_units(first: "dict[str, str]") -> bool:
     """Decide whether cores share units in pairs (AMD family 21); kernels call them siblings."""
     return (first.get("vendor_id"), first.get("cpu family")) == ("AuthenticAMD", "21")
 
 
-def _sysfs_cpus(base, online, units):
+def _sysfs_cpus(base: str, online: "list[int]", units: bool) -> "list[CpuRow]":
     """Return [[cpu, lowest CPU of its core, socket]] of online CPUs; None: not in sysfs."""
     rows = []
     cores = {}  # type: dict[object, int]
@@ -102,13 +111,13 @@ def _sysfs_cpus(base, online, units):
     return rows
 
 
-def _read_id(path):
+def _read_id(path: str) -> "int | None":
     """Read an id. Kernels write -1 for an unknown one."""
     number = parse_number(read_text(path))
     return None if number is None or number < 0 else number
 
 
-def _complete_from_cpuinfo(cpus, reported):
+def _complete_from_cpuinfo(cpus: "list[CpuRow]", reported: "list[CpuRow]") -> "list[CpuRow]":
     """Fill in from /proc/cpuinfo what sysfs does not have."""
     if not cpus:
         return reported
@@ -121,7 +130,7 @@ def _complete_from_cpuinfo(cpus, reported):
     return completed
 
 
-def _online_cpus(base):
+def _online_cpus(base: str) -> "tuple[list[int], list[int]]":
     """Return (CPUs that are online, CPUs that are present but offline)."""
     text = read_text(base + "/online")
     if text:
@@ -132,7 +141,7 @@ def _online_cpus(base):
     return online, [cpu for cpu in cpus if cpu not in set(online)]
 
 
-def _efficient_cpus(fs, base, cpus):
+def _efficient_cpus(fs: str, base: str, cpus: "list[CpuRow]") -> "list[int]":
     """Return the CPUs of a hybrid processor's slower cores; [] if all cores are alike."""
     text = read_text(fs + "/sys/devices/cpu_atom/cpus")
     if text:
@@ -152,7 +161,7 @@ def _efficient_cpus(fs, base, cpus):
     return [cpu for cpu, frequency in sorted(speed.items()) if 0 < frequency <= 0.85 * highest]
 
 
-def _lowest_cpu_of_group(top, *files):
+def _lowest_cpu_of_group(top: str, *files: str) -> "int | None":
     """Return the lowest CPU of a group: unique on the host. Kernels have the file under an old or a
     new name or both, and write it as a list, as a mask or both."""
     for name in files:
@@ -162,7 +171,7 @@ def _lowest_cpu_of_group(top, *files):
     return None
 
 
-def _cpuinfo_cpus(text):
+def _cpuinfo_cpus(text: str) -> "list[CpuRow]":
     """Read the topology from /proc/cpuinfo, for kernels without one in sysfs."""
     rows = []
     cores = {}  # type: dict[object, int]
@@ -178,20 +187,20 @@ def _cpuinfo_cpus(text):
     return rows[:CPUS]
 
 
-def read_numa_nodes(fs):
+def read_numa_nodes(fs: str) -> "tuple[list[NodeRow], bool]":
     """Return ([[node, its CPUs, bytes in all, bytes free]], whether they contradict each other).
 
     A node may have memory and no CPU. If nodes share a CPU, none is returned.
     """
     base = fs + "/sys/devices/system/node"
-    nodes = []
+    nodes = []  # type: list[NodeRow]
     folders = [n for n in names_in(base) if n.startswith("node") and n[4:].isdigit()]
     for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
         cpus = expand_cpu_list(
             read_text(where + "/cpulist") or _from_mask(read_text(where + "/cpumap"))
         )
-        mem = {}
+        mem = {}  # type: dict[str, int | None]
         for line in read_text(where + "/meminfo").splitlines():
             words = line.split()
             if len(words) >= 4:
@@ -208,7 +217,7 @@ def read_numa_nodes(fs):
     return ([], True) if len(cpus_of_all) > len(set(cpus_of_all)) else (nodes, False)
 
 
-def _from_mask(text):
+def _from_mask(text: str) -> str:
     try:
         mask = int(text.strip().replace(",", ""), 16)
     except ValueError:

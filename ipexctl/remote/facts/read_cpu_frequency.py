@@ -3,10 +3,20 @@
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.facts.probe_values import parse_number
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from ipexctl.remote.facts.read_cpu import CpuRow
+
+    Item = TypeVar("Item")
+
+
 SAMPLE = 16  # of several hundred equal policies
 
 
-def read_power(fs, read, cpus):
+def read_power(fs: str, read: "Callable[[str], str]", cpus: "list[CpuRow]") -> "dict[str, Any]":
     base = "/sys/devices/system/cpu"
     policies = sorted(names_in(fs + base + "/cpufreq"))
     paths = [base + "/cpufreq/" + n for n in policies if n.startswith("policy")]
@@ -34,7 +44,7 @@ def read_power(fs, read, cpus):
     }
 
 
-def _can_boost(read, base, cpus):
+def _can_boost(read: "Callable[[str], str]", base: str, cpus: "list[CpuRow]") -> bool:
     """Decide whether the firmware reports a boost: on most ARM servers it does not."""
     folder = "%s/cpu%d/acpi_cppc/" % (base, cpus[0][0] if cpus else 0)
     highest, nominal = (
@@ -44,7 +54,7 @@ def _can_boost(read, base, cpus):
     return highest is not None and nominal is not None and highest > nominal
 
 
-def _throttled(read, base, cpus):
+def _throttled(read: "Callable[[str], str]", base: str, cpus: "list[CpuRow]") -> "int | None":
     """Count how often since boot a package or a sampled core was too hot; None: not counted."""
     first = cpus[0][0] if cpus else 0
     if not read("%s/cpu%d/thermal_throttle/core_throttle_count" % (base, first)):
@@ -56,7 +66,7 @@ def _throttled(read, base, cpus):
     return sum(parse_number(read(path % (cpu, unit))) or 0 for unit, cpu in where)
 
 
-def _sample_of(items):
+def _sample_of(items: "list[Item]") -> "list[Item]":
     """Return at most SAMPLE of the items, evenly spread."""
     step = max(1, -(-len(items) // SAMPLE))
     return items[::step]

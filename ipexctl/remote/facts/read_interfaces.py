@@ -5,8 +5,13 @@ import socket
 
 from ipexctl.common.tolerant_reads import names_in
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any
 
-def read_interfaces(read, fs, live):
+
+def read_interfaces(read: "Callable[[str], str]", fs: str, live: bool) -> "dict[str, Any]":
     ssh = os.environ.get("SSH_CONNECTION", "").split()
     address, _, zone = (ssh[2] if live and len(ssh) == 4 else "").partition("%")
     routes = read(fs + "/proc/net/route")
@@ -20,7 +25,7 @@ def read_interfaces(read, fs, live):
     }
 
 
-def _nics(read):
+def _nics(read: "Callable[[str], str]") -> "list[list[Any]]":
     """Return [[name, up, mtu, addresses, speed, duplex]] of this network namespace."""
     import fcntl
     import struct
@@ -48,7 +53,7 @@ def _nics(read):
     return nics
 
 
-def _own_link(name, read):
+def _own_link(name: str, read: "Callable[[str], str]") -> "list[Any]":
     """Return the link of an interface, unless /sys shows another network namespace."""
     folder = "/sys/class/net/" + name
     try:
@@ -58,7 +63,7 @@ def _own_link(name, read):
     return read_link_speed(folder, read) if is_same else [None, ""]
 
 
-def read_link_speed(folder, read):
+def read_link_speed(folder: str, read: "Callable[[str], str]") -> "list[Any]":
     """Return [Mbit/s or None, full or half or ""] of an interface, or of a bond or VLAN on one.
 
     The speed that veth and tun report means nothing.
@@ -72,7 +77,7 @@ def read_link_speed(folder, read):
     return [int(text) if is_known else None, duplex if duplex in ("full", "half") else ""]
 
 
-def _ipv4():
+def _ipv4() -> "dict[str, list[str]]":
     """Return all IPv4 addresses by interface, including secondary ones (SIOCGIFCONF)."""
     import array
     import fcntl
@@ -95,7 +100,7 @@ def _ipv4():
     return by_name
 
 
-def _default_nic(text):
+def _default_nic(text: str) -> str:
     best = []
     for line in text.splitlines()[1:]:
         words = line.split()
@@ -104,7 +109,7 @@ def _default_nic(text):
     return min(best)[1] if best else ""
 
 
-def _routes(text):
+def _routes(text: str) -> "list[list[str]]":
     """Return [[interface, network]] of the IPv4 routes that are up."""
     routes = []
     for line in text.splitlines()[1:257]:

@@ -2,8 +2,13 @@
 
 from ipexctl.remote.facts.probe_values import parse_number
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any
 
-def read_kernel(read):
+
+def read_kernel(read: "Callable[[str], str]") -> "dict[str, Any]":
     huge = read("/sys/kernel/mm/transparent_hugepage/enabled")
     return {
         "thp": huge.partition("[")[2].partition("]")[0],

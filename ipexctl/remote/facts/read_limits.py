@@ -1,7 +1,11 @@
 """Read the limits of this login and of its control group."""
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def read_limits(groups, live):
+
+def read_limits(groups: "dict[str, Any]", live: bool) -> "dict[str, Any]":
     limits = {"pids": groups["pids"]}
     if live:
         import resource

@@ -8,12 +8,20 @@ import time
 
 from ipexctl.common.processes import process_times, with_ancestors
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any
+
+
 BUSY = 0.5  # share of CPUs in the last minute's average from which a second look is worth it
 LOOK = 0.2  # least seconds between the two looks
 TOP = 3
 
 
-def begin_load_sample(read, fs, sampled):
+def begin_load_sample(
+    read: "Callable[[str], str]", fs: str, sampled: "bool | None"
+) -> "dict[str, Any]":
     """Take the first look. Most hosts are idle, and need no second one. `sampled`: whether the
     processes that compute are wanted."""
     numbers = [_parse_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
@@ -22,7 +30,9 @@ def begin_load_sample(read, fs, sampled):
     return {"average": average, "look": _read_ticks(read) if busy else None}
 
 
-def finish_load_sample(read, fs, sample):
+def finish_load_sample(
+    read: "Callable[[str], str]", fs: str, sample: "dict[str, Any]"
+) -> "dict[str, Any]":
     """Take the second look if one is needed; return load averages, pressure and busy programs."""
     blocked = [n for n in read(fs + "/proc/stat").splitlines() if n.startswith("procs_blocked ")]
     load = {
@@ -40,7 +50,7 @@ def finish_load_sample(read, fs, sample):
     return load
 
 
-def _read_ticks(read):
+def _read_ticks(read: "Callable[[str], str]") -> "dict[str, Any]":
     """Return the ticks that the machine, this command and each program have used so far."""
     processes = process_times()
     own = with_ancestors(os.getpid(), processes)  # this process, and the sshd and shells above it
@@ -56,7 +66,9 @@ def _read_ticks(read):
     }
 
 
-def _busy_between(before, after):
+def _busy_between(
+    before: "dict[str, Any]", after: "dict[str, Any]"
+) -> "tuple[float | None, list[list[Any]]]":
     """Return (CPUs that other programs kept busy, [[program, CPUs]] of the busiest ones)."""
     cpus = os.cpu_count() or 1
     ticks = float(after["all"] - before["all"]) / cpus
@@ -73,7 +85,7 @@ def _busy_between(before, after):
     return round(busy, 1), top
 
 
-def _pressure(text, kind):
+def _pressure(text: str, kind: str) -> "float | None":
     """Return the per cent of the last 10 s that programs waited; None if the kernel has no PSI."""
     for line in text.splitlines():
         words = line.split()
@@ -82,7 +94,7 @@ def _pressure(text, kind):
     return None
 
 
-def _parse_decimal(text):
+def _parse_decimal(text: str) -> "float | None":
     try:
         return float(text)
     except ValueError:

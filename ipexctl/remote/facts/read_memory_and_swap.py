@@ -4,11 +4,15 @@ from ipexctl.common.processes import fields_of
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.facts.probe_values import kib_to_bytes, parse_number
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def read_memory(fs, groups):
+
+def read_memory(fs: str, groups: "dict[str, Any]") -> "dict[str, Any]":
     fields = fields_of(read_text(fs + "/proc/meminfo"))
 
-    def of(name):
+    def of(name: str) -> "int | None":
         return kib_to_bytes(parse_number((fields.get(name) or "?").split()[0]))
 
     huge = parse_number((fields.get("HugePages_Total") or "?").split()[0])

@@ -5,13 +5,18 @@ import re
 
 from ipexctl.remote.facts.probe_values import list_entries
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+
 MPIS = 8
 
 
 RUNNABLE = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
 
 
-def find_intel_mpi_files(prefix):
+def find_intel_mpi_files(prefix: str) -> "dict[str, Any]":
     """Find the files of an Intel MPI: its wheels and its installer use different folders."""
     lib = prefix + "/lib"
     fabric = [lib, lib + "/libfabric", prefix + "/libfabric/lib", prefix + "/opt/mpi/libfabric/lib"]
@@ -30,7 +35,7 @@ def find_intel_mpi_files(prefix):
     }
 
 
-def find_mpi_installs(search_path, prefixes):
+def find_mpi_installs(search_path: str, prefixes: "list[str]") -> "list[dict[str, Any]]":
     """Return [{bin, not_run}], those in PATH first."""
     path = [f for f in search_path.split(":") if f.startswith("/")]
     folders = path + [prefix + "/bin" for prefix in prefixes]
@@ -39,7 +44,7 @@ def find_mpi_installs(search_path, prefixes):
         folders += ["%s/%s/bin" % (parent, n) for n in list_entries(parent)[:8] if n[:1].isalnum()]
     for parent in ("/usr/lib64", "/usr/local"):
         folders += ["%s/%s/bin" % (parent, n) for n in ("openmpi", "mpich", "mvapich2")]
-    installs = {}  # type: dict[str, object]
+    installs = {}  # type: dict[str, dict[str, Any]]
     for folder in folders:
         target = os.path.realpath(folder)
         if target in installs or len(installs) >= MPIS:
@@ -50,7 +55,7 @@ def find_mpi_installs(search_path, prefixes):
     return list(installs.values())
 
 
-def describe_mpi_folder(folder):
+def describe_mpi_folder(folder: str) -> "dict[str, Any] | None":
     starter = folder + "/mpirun"
     if not os.path.exists(starter):
         starter = folder + "/mpiexec"

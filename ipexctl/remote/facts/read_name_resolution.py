@@ -4,27 +4,32 @@ import os
 import socket
 import threading
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def begin_lookup():
+
+def begin_lookup() -> "Lookup":
     return Lookup([os.uname().nodename, "localhost"])
 
 
 class Lookup:
     """Resolve names in a thread: a resolver can be slow."""
 
-    def __init__(self, names):
+    def __init__(self, names: "list[str]") -> None:
         self.names = names
-        self.found = {}  # name -> addresses; [] if there are none, no entry without an answer
+        # addresses by name; [] if there are none, no entry without an answer
+        self.found = {}  # type: dict[str, list[str]]
         self.thread = threading.Thread(target=self.run)
         self.thread.daemon = True
         self.thread.start()
 
-    def run(self):
+    def run(self) -> None:
         for name in self.names:
             try:
                 # bytes: a str would import the idna codec
                 infos = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
-                self.found[name] = [i[4][0] for i in infos]
+                self.found[name] = [str(i[4][0]) for i in infos]
             except socket.gaierror as e:
                 if e.args[0] != socket.EAI_AGAIN:
                     self.found[name] = []
@@ -33,11 +38,11 @@ class Lookup:
             except OSError:
                 pass
 
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> None:
         self.thread.join(seconds)
 
 
-def wait_for_names(names):
+def wait_for_names(names: "Lookup") -> "dict[str, Any]":
     names.wait(2.0)
     addresses, localhost = (names.found.get(name) for name in names.names)
     facts = {

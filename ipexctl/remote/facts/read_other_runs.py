@@ -14,6 +14,14 @@ import time
 from ipexctl.common.processes import stat_of, user_name
 from ipexctl.common.tolerant_reads import read_text
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+
 LISTENS = 0x10000  # flag of a listening socket
 # a line of /proc/net/unix: its flags, a supervisor's name, its run. A name of another account may
 # have any bytes, line ends too, so that the rest of it looks like lines: only whole ones count
@@ -28,12 +36,12 @@ MOST_RUNS = (
 CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
 
 
-def op_list(call, root):
+def op_list(call: "Call", root: str) -> "dict[str, Any]":
     """{root} -> {runs}, as find_other_runs returns them."""
     return {"runs": find_other_runs(os.path.expanduser(root))}
 
 
-def find_other_runs(root=""):
+def find_other_runs(root: str = "") -> "list[dict[str, Any]]":
     """Return [{run, own, owner, name, command, ranks, cpus, cores, memory, seconds}, ...].
 
     `root`: the folder whose journals name this user's runs. None: the value cannot be read.
@@ -62,7 +70,7 @@ def find_other_runs(root=""):
     return list(runs.values())
 
 
-def list_supervisor_sockets():
+def list_supervisor_sockets() -> "list[tuple[str, str]]":
     """Return (address, run id) of each supervisor; its connections have the same name."""
     names = set()
     for line in read_text("/proc/net/unix").splitlines()[1:]:
@@ -72,7 +80,7 @@ def list_supervisor_sockets():
     return sorted(names)
 
 
-def find_supervisor_process(address, end):
+def find_supervisor_process(address: str, end: float) -> "tuple[int, int | None]":
     """Return (pid, uid) of the listener; pid 0: in another container; uid None: no listener, or it
     has not accepted until `end`. Any account can make sockets that never do."""
     from ipexctl.remote.run import control
@@ -80,14 +88,15 @@ def find_supervisor_process(address, end):
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         control.connect_with_timeout(link, address, end - time.monotonic())
-        return control.peer_credentials(link)
+        pid, uid = control.peer_credentials(link)  # type: int, int
+        return pid, uid
     except OSError:
         return 0, None
     finally:
         link.close()
 
 
-def measure_run_usage(pid, processes):
+def measure_run_usage(pid: int, processes: "dict[int, tuple[str, int]]") -> "dict[str, Any]":
     """Return what the run of this supervisor uses; memory that processes share is not counted."""
     from ipexctl.remote.rank import rank_wrapper
 
@@ -108,25 +117,25 @@ def measure_run_usage(pid, processes):
     }
 
 
-def is_wrapper(pid):
+def is_wrapper(pid: int) -> bool:
     words = read_text("/proc/%d/cmdline" % pid).split("\0")[:6]
     launches = "launch" in words  # it waits for a program on another host
     return not launches and any(word.endswith(("/rank.pyc", "/rank.py")) for word in words)
 
 
-def read_affinity(pid):
+def read_affinity(pid: int) -> "Iterable[int]":
     try:
         return os.sched_getaffinity(pid)
     except OSError:
         return ()
 
 
-def own_memory(pid):
+def own_memory(pid: int) -> int:
     pages = read_text("/proc/%d/statm" % pid).split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 2 else 0
 
 
-def process_age(pid):
+def process_age(pid: int) -> "int | None":
     """Return the seconds since the process was started."""
     fields = stat_of(pid)[1]
     uptime = read_text("/proc/uptime").split()
@@ -135,7 +144,7 @@ def process_age(pid):
     return max(0, int(float(uptime[0]) - float(fields[19]) / os.sysconf("SC_CLK_TCK")))
 
 
-def read_name_and_command(root, run):
+def read_name_and_command(root: str, run: str) -> "tuple[str, str]":
     """Return (name, command) of a run of this user, from its journal."""
     from ipexctl.remote.run_files import journal
 

@@ -7,10 +7,16 @@ import socket
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.facts.listeners import MASTER_PORT
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any
+
+
 UFW_ENABLED = re.compile(r"""^ENABLED=["']?yes["']?\s*$""", re.I | re.M)
 
 
-def read_ports_and_firewalls(read, fs, live):
+def read_ports_and_firewalls(read: "Callable[[str], str]", fs: str, live: bool) -> "dict[str, Any]":
     ports = read(fs + "/proc/sys/net/ipv4/ip_local_port_range").split()
     return {
         "port_range": [int(n) for n in ports] or None,
@@ -19,7 +25,7 @@ def read_ports_and_firewalls(read, fs, live):
     }
 
 
-def find_active_firewalls():
+def find_active_firewalls() -> "list[str]":
     """Return the firewalls that seem active; only a test connection shows what they permit."""
     firewalls = []
     if os.path.exists("/run/firewalld.pid") or os.path.exists("/run/firewalld"):
@@ -33,7 +39,7 @@ def find_active_firewalls():
     return firewalls
 
 
-def _legacy_iptables():
+def _legacy_iptables() -> bool:
     """Decide whether iptables' old kernel interface has a filter table: nft does not show it.
 
     Only root can read the names of tables; others see the kernel module, if it is one.
@@ -47,7 +53,7 @@ def _legacy_iptables():
         return False
 
 
-def _master_port_busy():
+def _master_port_busy() -> "bool | None":
     """Decide whether MASTER_PORT is in use, by binding it without listening."""
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:

@@ -8,9 +8,9 @@ PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", 
 WITHOUT_PROXY = ("no_proxy", "NO_PROXY")
 
 
-def read_proxy_variables():
+def read_proxy_variables() -> "dict[str, str | None]":
     """Return {name: None for a proxy, whose URL can hold a password; no_proxy with its value}."""
-    variables = {name: None for name in PROXY if os.environ.get(name)}  # type: dict[str, object]
+    variables = dict.fromkeys(filter(os.environ.get, PROXY))  # type: dict[str, str | None]
     for name in WITHOUT_PROXY:
         value = os.environ.get(name)
         if value is not None:

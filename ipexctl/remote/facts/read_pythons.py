@@ -5,6 +5,11 @@ import sys
 
 from ipexctl.common.tolerant_reads import names_in
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+
 _NEEDED = ("_bz2", "_sqlite3", "_ssl")  # by torch, datasets and pip; built where headers were
 
 
@@ -12,7 +17,7 @@ _NEEDED = ("_bz2", "_sqlite3", "_ssl")  # by torch, datasets and pip; built wher
 _CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
 
 
-def find_pythons(home):
+def find_pythons(home: str) -> "list[dict[str, Any]]":
     """Return [{path, version}], each real file once; shims and wrapper scripts do not count.
 
     The interpreter that runs this is always included: a wrapper may have started it.
@@ -41,9 +46,9 @@ def find_pythons(home):
     return [python for python in by_target.values() if python]
 
 
-def _python(path, target, running):
+def _python(path: str, target: str, running: str) -> "dict[str, Any] | None":
     if target == running:
-        version = list(sys.version_info[:3])
+        version = list(sys.version_info[:3])  # type: list[int] | None
     elif not os.access(target, os.X_OK) or not _is_elf(target):
         return None
     else:
@@ -53,7 +58,7 @@ def _python(path, target, running):
     return {"path": path, "version": version, "lacks": _missing_modules(target, version)}
 
 
-def _missing_modules(target, version):
+def _missing_modules(target: str, version: "list[int]") -> "list[str]":
     """Return the modules of _NEEDED that were not built; [] if they may be compiled in."""
     for lib in ("lib", "lib64"):
         place = (os.path.dirname(os.path.dirname(target)), lib, version[0], version[1])
@@ -64,7 +69,7 @@ def _missing_modules(target, version):
     return []
 
 
-def _is_elf(path):
+def _is_elf(path: str) -> bool:
     try:
         with open(path, "rb") as f:
             return f.read(4) == b"\x7fELF"
@@ -72,7 +77,7 @@ def _is_elf(path):
         return False
 
 
-def _version(target):
+def _version(target: str) -> "list[int] | None":
     """Read the version from the names of the file and its folders; else [3, minor]."""
     name = os.path.basename(target)
     minor = int(name[8:]) if name.startswith("python3.") and name[8:].isdigit() else None

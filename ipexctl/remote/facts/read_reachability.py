@@ -4,8 +4,19 @@ import os
 import socket
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from typing import Any
 
-def op_connect(call, targets, timeout=2.0, large=()):
+    from ipexctl.remote.main import Call
+
+    Target = tuple[str, str, int]  # name, address, port
+
+
+def op_connect(
+    call: "Call", targets: "list[Target]", timeout: float = 2.0, large: "Iterable[str]" = ()
+) -> "dict[str, Any]":
     """Try all targets [name, address, port] at once. Return [name, error or ""] for each.
 
     Also send large packets to the targets named in `large`: see packet_sizes.
@@ -24,7 +35,9 @@ def op_connect(call, targets, timeout=2.0, large=()):
     return answer
 
 
-def connect_targets(targets, end, late):
+def connect_targets(
+    targets: "list[Target]", end: float, late: str
+) -> "tuple[list[list[str]], dict[str, socket.socket]]":
     """Return ([[name, error or ""]], {name: socket} of those that connected)."""
     import errno
     import select

@@ -6,10 +6,15 @@ import re
 from ipexctl.remote.facts.probe_values import list_entries
 from ipexctl.remote.facts.read_storage import statvfs_or_none
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+
 OF_PROCESS = re.compile(r"(\d+):\d+:\d+\Z")  # a name that begins with a process ID
 
 
-def read_shared_memory():
+def read_shared_memory() -> "dict[str, Any]":
     shm = statvfs_or_none("/dev/shm")
     holder = shm or statvfs_or_none("/dev")  # or where it would be
     return {
@@ -21,7 +26,7 @@ def read_shared_memory():
     }
 
 
-def count_stale_shm():
+def count_stale_shm() -> "tuple[int, int]":
     """Return (number, bytes) of this user's shared memory of MPI processes that have ended."""
     count = size = 0
     for name in list_entries("/dev/shm"):

@@ -12,6 +12,12 @@ from ipexctl.remote.facts.read_mpi_install import find_intel_mpi_files, find_mpi
 from ipexctl.remote.facts.read_proxies import read_proxy_variables
 from ipexctl.remote.facts.read_shared_memory import count_stale_shm
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+    from typing import Any
+
+
 WANTED = frozenset(("torch", "intel-extension-for-pytorch", "oneccl-bind-pt", "torch-ccl",
                     "impi-rt", "intel-openmp", "numpy", "mpi4py", "accelerate", "transformers",
                     "deepspeed", "oneccl", "libfabric"))  # fmt: skip
@@ -20,7 +26,7 @@ ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 
 
-def read_software(home, root, key=""):
+def read_software(home: str, root: str, key: str = "") -> "dict[str, Any]":
     """Read what is installed. `key`: the environment that `run` would use; "": the current one."""
     link = root + ("/envs/" + key if KEY.match(key) else "/current")
     search_path = os.environ.get("PATH", "")[:4000]
@@ -42,7 +48,7 @@ def read_software(home, root, key=""):
 # --- environments of Python ----------------------------------------------------------------------
 
 
-def describe_run_environment(root, link):
+def describe_run_environment(root: str, link: str) -> "dict[str, Any] | None":
     """{prefix, exists, whole, changed, environment}: the environment `ipexctl run` would use; None
     without one. `missing`: that environment is not here, but others may be."""
     envs = list_entries(root + "/envs")
@@ -61,26 +67,26 @@ def describe_run_environment(root, link):
     }
 
 
-def read_env_summary(root, prefix):
+def read_env_summary(root: str, prefix: str) -> "dict[str, object] | None":
     # imported late, as below
     from ipexctl.remote.install import env_users
 
     return env_users.summarize_environment(root, prefix)
 
 
-def changed_by_hand(prefix):
+def changed_by_hand(prefix: str) -> "list[list[object]]":
     # imported late: most probed hosts have no environment yet
     from ipexctl.remote.install import env_drift
 
     return env_drift.list_changed_packages(prefix)
 
 
-def find_python_prefixes(home, link, search_path):
+def find_python_prefixes(home: str, link: str, search_path: str) -> "list[dict[str, Any]]":
     """Describe each Python environment; the ones that a run would use come first."""
     where = [("ipexctl", os.path.realpath(link))]
     where += [("active", os.environ[n]) for n in ACTIVE if os.environ.get(n)]
     where += [("active", prefix) for prefix in python_in(search_path)]
-    by_target = {}  # type: dict[str, object]
+    by_target = {}  # type: dict[str, dict[str, Any]]
     for kind, path in where:
         target = os.path.realpath(path)
         if target in by_target or not path.startswith("/"):
@@ -91,7 +97,7 @@ def find_python_prefixes(home, link, search_path):
     return list(by_target.values())
 
 
-def python_in(path):
+def python_in(path: str) -> "list[str]":
     """Return the prefix of the first python3 that a command over SSH finds."""
     for folder in path.split(":"):
         if folder.startswith("/") and os.access(folder + "/python3", os.X_OK):
@@ -101,7 +107,7 @@ def python_in(path):
     return []
 
 
-def describe_prefix(kind, path, home):
+def describe_prefix(kind: str, path: str, home: str) -> "dict[str, Any] | None":
     """Describe the Python environment at `path`; None if no package of WANTED is installed."""
     homes = [n for n in list_entries(path + "/lib") if re.match(r"python3\.\d+\Z", n)]
     packages, folders = {}, []  # type: dict[str, str], list[str]
@@ -133,7 +139,7 @@ def describe_prefix(kind, path, home):
     }
 
 
-def find_distributions(folder):
+def find_distributions(folder: str) -> "Iterator[tuple[str, str]]":
     for entry in list_entries(folder):
         match = DIST.match(entry)
         name = match.group(1).lower().replace("_", "-").replace(".", "-") if match else ""
@@ -141,7 +147,9 @@ def find_distributions(folder):
             yield name, match.group(2)
 
 
-def has_oneccl_library(path, folders, packages):
+def has_oneccl_library(
+    path: str, folders: "list[str]", packages: "dict[str, str]"
+) -> "bool | None":
     """Return whether the oneCCL library of the bindings exists; None without bindings."""
     if "oneccl-bind-pt" not in packages:
         return None

@@ -18,6 +18,13 @@ from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.facts import listeners
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+
 MARK = "ipexctl-bench:"
 PINGS = 24
 PING_SIZE = 64
@@ -128,7 +135,14 @@ os._exit(0)
 """.replace("MARK", MARK)
 
 
-def op_host(call, root="~/.ipexctl", environment="", python="", threads=1, timeout=60):
+def op_host(
+    call: "Call",
+    root: str = "~/.ipexctl",
+    environment: str = "",
+    python: str = "",
+    threads: int = 1,
+    timeout: float = 60,
+) -> "dict[str, Any]":
     """{root, environment, python, threads, timeout} -> the child's results, and how far it came."""
     root = os.path.expanduser(root)
     if not python and os.path.isdir(root):
@@ -144,7 +158,9 @@ def op_host(call, root="~/.ipexctl", environment="", python="", threads=1, timeo
     return _result_of(out)
 
 
-def op_speed(call, python, threads, cpus, seconds):
+def op_speed(
+    call: "Call", python: str, threads: int, cpus: "list[int]", seconds: float
+) -> "dict[str, Any]":
     """{python, threads, cpus, seconds} -> {status, fp32, why}: the speed of all threads together.
 
     Emits `ready` once torch is loaded, and begins on the next message: all hosts at the same time.
@@ -163,21 +179,24 @@ def op_speed(call, python, threads, cpus, seconds):
     return result
 
 
-def _next_of(process):
+def _next_of(process: "subprocess.Popen[bytes]") -> "dict[str, Any]":
+    result = {"status": "failed", "why": "the child said nothing"}  # type: dict[str, Any]
+    assert process.stdout
     for line in process.stdout:
         if line.startswith(MARK.encode("ascii")):
-            return json.loads(line[len(MARK) :].decode("ascii"))
-    return {"status": "failed", "why": "the child said nothing"}
+            result = json.loads(line[len(MARK) :].decode("ascii"))
+            break
+    return result
 
 
-def _environment(threads):
+def _environment(threads: int) -> "dict[str, str]":
     env = dict(os.environ)
     env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(threads or 1)))
     env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return env
 
 
-def _result_of(out):
+def _result_of(out: str) -> "dict[str, Any]":
     result = {"status": "failed", "why": "the child said nothing"}
     for line in out.splitlines():
         if line.startswith(MARK):
@@ -191,7 +210,7 @@ def _result_of(out):
 # --- between hosts -------------------------------------------------------------------------------
 
 
-def op_serve(call, token, ports=None):
+def op_serve(call: "Call", token: str, ports: "tuple[int, int] | None" = None) -> "dict[str, int]":
     """{token, ports: those to choose from, or None} -> {port}, until listeners.op_close.
 
     Clients with the token may send small messages, or a bounded stream.
@@ -204,7 +223,7 @@ def op_serve(call, token, ports=None):
     return {"port": server.getsockname()[1]}
 
 
-def _serve(server, token, slots):
+def _serve(server: "socket.socket", token: bytes, slots: "threading.Semaphore") -> None:
     while True:
         try:
             guest = server.accept()[0]
@@ -218,7 +237,7 @@ def _serve(server, token, slots):
         thread.start()
 
 
-def _serve_guest(guest, token, slots):
+def _serve_guest(guest: "socket.socket", token: bytes, slots: "threading.Semaphore") -> None:
     import hmac
 
     try:
@@ -242,7 +261,7 @@ def _serve_guest(guest, token, slots):
         slots.release()
 
 
-def _receive_and_report(guest):
+def _receive_and_report(guest: "socket.socket") -> None:
     """Read for a while, then reply how much came in the best part of the time, without the start:
     pauses come from a busy host, or from TCP, more often than from the network."""
     head = _receive_exactly(guest, 16)
@@ -266,7 +285,7 @@ def _receive_and_report(guest):
         pass  # closing with unread data would discard our reply
 
 
-def _fastest_third(marks):
+def _fastest_third(marks: "list[tuple[float, int]]") -> "tuple[int, float] | None":
     """Return (bytes, seconds) of the fastest third of these times; None if there are too few."""
     stretch = (marks[-1][0] - marks[0][0]) / 3 if marks else 0.0
     best, first = None, 0
@@ -279,21 +298,28 @@ def _fastest_third(marks):
     return best
 
 
-def op_link(call, token, targets, size, seconds, patience=PATIENCE):
+def op_link(
+    call: "Call",
+    token: str,
+    targets: "list[tuple[str, str, int]]",
+    size: int,
+    seconds: float,
+    patience: float = PATIENCE,
+) -> "dict[str, Any]":
     """{token, targets: [[name, address, port]], size, seconds, patience} -> {links}
 
     links: [[name, seconds there and back or None, bits per second or None, error]]; `patience`:
     seconds to connect.
     """
-    token = token.encode("ascii")
+    secret = token.encode("ascii")
     links = []
     for name, address, port in targets:
         latency = rate = None
         error = ""
         try:
-            with _dial(address, port, token + b"p", patience) as link:
+            with _dial(address, port, secret + b"p", patience) as link:
                 latency = _ping(link)
-            with _dial(address, port, token + b"b", patience) as link:
+            with _dial(address, port, secret + b"b", patience) as link:
                 rate = _push(link, size, seconds, 2.5 * patience)
         except EOFError:
             error = "the other end closed the connection"
@@ -303,7 +329,7 @@ def op_link(call, token, targets, size, seconds, patience=PATIENCE):
     return {"links": links}
 
 
-def op_losses(call, token, target):
+def op_losses(call: "Call", token: str, target: "tuple[str, int]") -> "dict[str, int]":
     """{token, target: [address, port]} -> {sent, lost}; {} where the kernel does not count them.
 
     The link is hardly used, so these are not the losses by which TCP finds out its speed.
@@ -324,7 +350,7 @@ def op_losses(call, token, target):
     return {"sent": sent, "lost": max(0, retransmitted - twice)}
 
 
-def _dial(address, port, hello, seconds=PATIENCE):
+def _dial(address: str, port: int, hello: bytes, seconds: float = PATIENCE) -> "socket.socket":
     link = socket.create_connection((address, port), seconds)
     # unsent data is dropped when the socket closes, so that it delays nothing else
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -333,7 +359,7 @@ def _dial(address, port, hello, seconds=PATIENCE):
     return link
 
 
-def _ping(link):
+def _ping(link: "socket.socket") -> float:
     times = []
     message = b"." * PING_SIZE
     for _ in range(PINGS):
@@ -344,7 +370,7 @@ def _ping(link):
     return min(times)  # the network's part: more than that is a host that is busy
 
 
-def _push(link, limit, seconds, late):
+def _push(link: "socket.socket", limit: int, seconds: float, late: float) -> float:
     """Send until the other end has enough; its clock counts, so buffers here do not matter."""
     link.sendall(struct.pack(">Qd", limit, seconds))
     link.setblocking(False)
@@ -370,11 +396,11 @@ def _push(link, limit, seconds, late):
                     link.send(data)
                 except BlockingIOError:
                     pass
-    count, seconds_there = RESULT.unpack(answer[: RESULT.size])
+    count, seconds_there = RESULT.unpack(answer[: RESULT.size])  # type: int, float
     return count * 8 / seconds_there
 
 
-def _receive_exactly(link, size):
+def _receive_exactly(link: "socket.socket", size: int) -> bytes:
     data = b""
     while len(data) < size:
         part = link.recv(size - len(data))

@@ -4,8 +4,14 @@ import os
 
 from ipexctl.common.tolerant_reads import read_text
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def read_mounts(fs):
+    Mount = tuple[str, str, list[str], str]  # mount point, type, options, source
+
+
+def read_mounts(fs: str) -> "list[Mount]":
     """Return [(mount point, type, options, source)]; later ones cover earlier ones."""
     text = read_text(fs + "/proc/self/mounts") or read_text(fs + "/proc/mounts")
     words = (line.split(" ") for line in text.splitlines())
@@ -13,7 +19,7 @@ def read_mounts(fs):
     return [(row[1].replace("\\040", " "), row[2], row[3].split(","), row[0]) for row in rows]
 
 
-def read_root_disk(root, mounts):
+def read_root_disk(root: str, mounts: "list[Mount]") -> "dict[str, Any]":
     """Describe the root folder, a part of which a command run as root may have made."""
     disk = read_disk(root, mounts)
     names = os.listdir(root) if disk["there"] and os.access(root, os.R_OK) else []
@@ -24,7 +30,7 @@ def read_root_disk(root, mounts):
     return disk
 
 
-def read_disk(root, mounts):
+def read_disk(root: str, mounts: "list[Mount]") -> "dict[str, Any]":
     """Describe the file system of the folder where the root is, or will be created."""
     existing = root
     while not os.path.isdir(existing) and existing != "/":
@@ -54,14 +60,14 @@ def read_disk(root, mounts):
     }
 
 
-def _owner(path):
+def _owner(path: str) -> "int | None":
     try:
         return os.stat(path).st_uid
     except OSError:
         return None
 
 
-def statvfs_or_none(path):
+def statvfs_or_none(path: str) -> "os.statvfs_result | None":
     try:
         return os.statvfs(path)
     except OSError:

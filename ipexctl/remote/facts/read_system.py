@@ -6,11 +6,17 @@ import sys
 from ipexctl.common.processes import stat_of
 from ipexctl.common.tolerant_reads import names_in, read_text
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
 PRACTICE = "ipexctl lab"
 SIF = ("APPTAINER", "SINGULARITY")  # new versions set both, older ones only the second
 
 
-def read_operating_system(fs, home):
+def read_operating_system(fs: str, home: str) -> "dict[str, Any]":
     uname = os.uname()
     release = {}
     for line in (read_text("/etc/os-release") or read_text("/usr/lib/os-release")).splitlines():
@@ -28,7 +34,7 @@ def read_operating_system(fs, home):
     }
 
 
-def _libc():
+def _libc() -> str:
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (OSError, ValueError):
@@ -36,7 +42,7 @@ def _libc():
     return "musl" if any(n.startswith("ld-musl") for n in names_in("/lib")) else ""
 
 
-def _user():
+def _user() -> str:
     import pwd
 
     try:
@@ -45,7 +51,7 @@ def _user():
         return ""
 
 
-def read_system(fs, read, live):
+def read_system(fs: str, read: "Callable[[str], str]", live: bool) -> "dict[str, Any]":
     env = os.environ if live else {}
     systemd = os.path.isdir(fs + "/run/systemd/system")
     logind = _logind(fs, read) if systemd else {}
@@ -62,7 +68,7 @@ def read_system(fs, read, live):
     }
 
 
-def _container(fs, read, env):
+def _container(fs: str, read: "Callable[[str], str]", env: "Mapping[str, str]") -> str:
     """Return docker, podman, kubernetes, lxc, ...; "" outside of containers."""
     kind = read("/run/systemd/container")  # written by the container manager, also by ipexctl's lab
     if kind == PRACTICE:
@@ -83,7 +89,7 @@ def _container(fs, read, env):
     return next((name.lower() for name in SIF if name + "_CONTAINER" in env), "")
 
 
-def _inode(path):
+def _inode(path: str) -> "int | None":
     try:
         return os.stat(path).st_ino
     except OSError:
@@ -93,7 +99,7 @@ def _inode(path):
 # --- logins ---------------------------------------------------------------------------------------
 
 
-def _shell():
+def _shell() -> str:
     import pwd
 
     try:
@@ -102,7 +108,7 @@ def _shell():
         return ""
 
 
-def _login_ms():
+def _login_ms() -> "int | None":
     """Return milliseconds from the login shell's start to this Python's: its start-up files.
 
     The shell has become the sh that is the parent process.
@@ -114,7 +120,7 @@ def _login_ms():
     return max(0, now - began) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
-def _logind(fs, read):
+def _logind(fs: str, read: "Callable[[str], str]") -> "dict[str, str]":
     """Return the settings of logind.conf and its drop-in files; the last of each name counts."""
     settings = {}
     files = []
@@ -130,7 +136,7 @@ def _logind(fs, read):
     return settings
 
 
-def _linger(fs):
+def _linger(fs: str) -> "bool | None":
     try:
         import pwd
 
@@ -140,5 +146,5 @@ def _linger(fs):
     return os.path.exists(fs + "/var/lib/systemd/linger/" + user)
 
 
-def _is_yes(text):
+def _is_yes(text: str) -> bool:
     return text.lower() in ("yes", "true", "on", "1", "y", "t")

@@ -81,7 +81,7 @@ def hash_package_records(env):
     return hashes
 
 
-def list_changed_packages(env):
+def list_changed_packages(env: str) -> "list[list[object]]":
     """Return [[package, version built, version now, whether a library is gone], ...]; a version
     that does not exist is "".
 

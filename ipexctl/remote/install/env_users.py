@@ -73,7 +73,7 @@ def list_projects(root, key):
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])][:MOST_PROJECTS]
 
 
-def summarize_environment(root, env):
+def summarize_environment(root: str, env: str) -> "dict[str, object] | None":
     """Return {key, built, users}; None for an environment that ipexctl did not build."""
     key = env_marks.key_of(root, env)
     return {"key": key, "built": built_on(env), "users": list_projects(root, key)} if key else None
