@@ -11,16 +11,16 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 class Failure(Exception):
     """A failure that the controller shows: what failed, why, and what to type next."""
 
-    def __init__(self, what, why="", hint="", slug="host-failed"):
+    def __init__(self, what: str, why: str = "", hint: str = "", slug: str = "host-failed") -> None:
         Exception.__init__(self, what)
         self.what, self.why, self.hint, self.slug = what, why, hint, slug
 
 
-def failure_document(failure):
+def failure_document(failure: "Failure") -> "dict[str, str]":
     return {"what": failure.what, "why": failure.why, "hint": failure.hint, "slug": failure.slug}
 
 
-def disk_full(root, size):
+def disk_full(root: str, size: int) -> "Failure":
     disk = os.statvfs(root)
     takes = "this takes %s, " % format_bytes(size) if size else ""
     free = format_bytes(disk.f_bavail * disk.f_frsize)
@@ -32,7 +32,7 @@ def disk_full(root, size):
     )
 
 
-def unexpected_document(e, root):
+def unexpected_document(e: BaseException, root: object) -> "dict[str, str]":
     """Return the document of an exception no operation handles. `root`: the request's, or None.
 
     Any write below the root can find the disk full, so that is explained here, for all of them.
@@ -43,7 +43,7 @@ def unexpected_document(e, root):
     return bug_document()
 
 
-def bug_document():
+def bug_document() -> "dict[str, str]":
     """Return the document of the current exception: a bug in ipexctl."""
     import traceback
 

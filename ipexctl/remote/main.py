@@ -21,38 +21,57 @@ from ipexctl.common.frames import Frames
 from ipexctl.remote.failure import Failure, failure_document, unexpected_document
 from ipexctl.remote.own_process import restrict_umask
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import socket
+    from collections.abc import Callable
+    from typing import Any, BinaryIO
+
+    from typing_extensions import Protocol
+
+    Frame = tuple[dict[str, Any], bytes]
+
+    class Emitter(Protocol):
+        """A call, where only its replies are of interest."""
+
+        def emit(self, event: dict[str, Any], body: bytes = b"") -> None: ...
+
 
 class Call:
     """A running operation: its inbox, and its replies."""
 
-    def __init__(self, agent, number):
+    def __init__(self, agent: "AgentLoop", number: int) -> None:
         self.agent = agent
         self.number = number
-        self.inbox = queue.Queue(maxsize=16)  # type: queue.Queue[object]
+        self.body = b""  # came with the request
+        self.inbox = queue.Queue(maxsize=16)  # type: queue.Queue[Frame | None]
 
-    def emit(self, event, body=b""):
+    def emit(self, event: "dict[str, Any]", body: bytes = b"") -> None:
         event = dict(event)
         event["id"] = self.number
         self.agent.write(event, body)
 
-    def recv(self):
+    def recv(self) -> "Frame | None":
         """Return the next frame, (header, body), or None when the controller is gone."""
         return self.inbox.get()
 
 
 class AgentLoop:
-    def __init__(self, source, sink, sources):
+    def __init__(
+        self, source: "BinaryIO", sink: "BinaryIO", sources: "dict[str, str | bytes]"
+    ) -> None:
         self.frames = Frames(source, sink)
         self.write = self.frames.write
         self.sources = sources
-        self.calls = {}
-        self.at_end = []
-        self.guardian = None  # the socket of a guardian forked for a run
-        self.heard = None  # set by operations that hold a lease: called on every frame
+        self.calls = {}  # type: dict[int, Call]
+        self.at_end = []  # type: list[Callable[[], object]]
+        self.guardian: "socket.socket | None" = None  # forked for a run
+        # set by operations that hold a lease: called on every frame
+        self.heard: "Callable[[], object] | None" = None
 
     # -- life --
 
-    def serve(self):
+    def serve(self) -> None:
         while True:
             frame = self.frames.read()
             if frame is None:
@@ -62,7 +81,7 @@ class AgentLoop:
             self.route(frame[0], frame[1])
         self.end()
 
-    def route(self, header, body):
+    def route(self, header: "dict[str, Any]", body: bytes) -> None:
         if "sources" in header:
             self.sources.update(marshal.loads(zlib.decompress(body)))
             return
@@ -80,7 +99,7 @@ class AgentLoop:
             thread.start()
         # else: a late frame for a call that already ended
 
-    def run(self, call, header, body):
+    def run(self, call: "Call", header: "dict[str, Any]", body: bytes) -> None:
         try:
             call.body = body
             start = time.monotonic()
@@ -97,7 +116,7 @@ class AgentLoop:
         finally:
             self.calls.pop(call.number, None)
 
-    def end(self):
+    def end(self) -> None:
         for action in reversed(self.at_end):  # first what was started last
             try:
                 action()
@@ -110,14 +129,15 @@ class AgentLoop:
                 pass
 
 
-def find_operation(name, prefix="op_"):
+def find_operation(name: str, prefix: str = "op_") -> "Callable[..., Any]":
     """Return the function of an operation: op_put of that module for `install.blobs.put`."""
     module, _, op = ("ipexctl.remote." + name).rpartition(".")
     __import__(module)
-    return getattr(sys.modules[module], prefix + op)
+    operation: "Callable[..., Any]" = getattr(sys.modules[module], prefix + op)
+    return operation
 
 
-def start_agent(sources, marker):
+def start_agent(sources: "dict[str, str | bytes]", marker: bytes) -> None:
     """Called by boot.py. stdout belongs to frames alone; anything printed goes to stderr."""
     restrict_umask()
     sink = os.fdopen(os.dup(1), "wb", 1 << 16)

@@ -18,6 +18,12 @@ from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+
+    from ipexctl.remote.main import Call, Emitter
+
 TOLD = 0.2  # seconds between two events about bytes
 REACHED = 3.0  # seconds for a connection
 TIMEOUT = 10.0  # short: the requester can get the file from the controller instead, and others wait
@@ -26,7 +32,9 @@ HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again"
 
 
-def op_fetch(call, root, giver, files, keys):
+def op_fetch(
+    call: "Call", root: str, giver: str, files: "list[tuple[str, str, int]]", keys: "dict[str, str]"
+) -> "dict[str, int]":
     """{root, giver: its address, files: [[file, sha256, size], ...], keys: {cert, key}}
     -> {fetched}
 
@@ -49,9 +57,10 @@ class BlobDownload:
     """Fetch the files of one host one after the other: this uses the network fully, and a host that
     holds one file at a time never waits in a ring with others that want the same."""
 
-    def __init__(self, call, root, keys, giver):
+    def __init__(self, call: "Emitter", root: str, keys: "dict[str, str]", giver: str) -> None:
         self.call, self.root = call, root
         address = urllib.parse.urlsplit(giver)
+        assert address.hostname
         self.link = http.client.HTTPSConnection(
             address.hostname,
             address.port,
@@ -61,10 +70,10 @@ class BlobDownload:
         self.fetched = self.untold = 0
         self.told = time.time()
 
-    def close(self):
+    def close(self) -> None:
         self.link.close()
 
-    def fetch(self, name, sha, size):
+    def fetch(self, name: str, sha: str, size: int) -> None:
         """Fetch one file into this host's blobs. Raise Failure."""
         part = blobs.claim_part(self.call, self.root, sha, size)
         if part is None:
@@ -78,7 +87,7 @@ class BlobDownload:
         finally:
             part.close()
 
-    def read_rest(self, name, sha, size, offset):
+    def read_rest(self, name: str, sha: str, size: int, offset: int) -> "Iterator[bytes]":
         """Yield the bytes of the file from `offset` on."""
         if offset == size:
             return
@@ -93,11 +102,11 @@ class BlobDownload:
             what = "%s did not send %s" % (self.link.host, name)
             raise Failure(what, str(e) + note, AGAIN, slug="fetch") from None
 
-    def connect(self):
+    def connect(self) -> None:
         self.link.connect()
         self.link.sock.settimeout(TIMEOUT)
 
-    def request_bytes(self, sha, offset):
+    def request_bytes(self, sha: str, offset: int) -> "http.client.HTTPResponse":
         """Return the HTTP response from byte `offset` on. Raise BodyBroken."""
         headers = dict(HEADERS, Range="bytes=%d-" % offset) if offset else HEADERS
         try:
@@ -111,25 +120,25 @@ class BlobDownload:
             raise BodyBroken("HTTP %d %s" % (answer.status, answer.reason))
         return answer
 
-    def count_received(self, size, fetched=0):
+    def count_received(self, size: int, fetched: int = 0) -> None:
         self.fetched += fetched
         self.untold += size
         if time.time() - self.told > TOLD:
             self.report_received()
 
-    def report_received(self):
+    def report_received(self) -> None:
         size, self.untold, self.told = self.untold, 0, time.time()
         self.call.emit({"event": "got", "bytes": size})
 
 
-def error_text(error):
+def error_text(error: Exception) -> str:
     """Describe the error in the system's words."""
     if isinstance(error, socket.timeout):
         return "no answer in time"
     if isinstance(error, ssl.SSLError):
         return peer_tls.in_words(error)
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        return str(error.strerror)
     if isinstance(error, http.client.RemoteDisconnected):
         return "the host closed the connection"
     return type(error).__name__

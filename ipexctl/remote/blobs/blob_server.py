@@ -16,6 +16,25 @@ from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.facts import listeners
 from ipexctl.remote.own_process import start_thread
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import io
+    import socket
+    import ssl
+    from typing import Any
+
+    from typing_extensions import Protocol
+
+    from ipexctl.remote.main import Call
+
+    Request = socket.socket | tuple[bytes, socket.socket]
+
+    class PathsBySha(Protocol):
+        """A dict, for one."""
+
+        def get(self, __sha: str) -> str | None: ...
+
+
 CHUNK = 1 << 18
 RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
 TIMEOUT = 30.0  # seconds for a client that takes no data
@@ -23,7 +42,9 @@ HANDSHAKE = 5.0  # seconds for a client to present its certificate
 AT_ONCE = 32  # connections; a further one waits for the end of one that shows no certificate
 
 
-def op_open(call, root, wanted, keys):
+def op_open(
+    call: "Call", root: str, wanted: "list[str]", keys: "dict[str, str]"
+) -> "dict[str, int]":
     """{root, wanted: [sha256, ...], keys: {cert, key}} -> {port}"""
     root = root_folder.prepare_root(root)
     paths = {sha: blobs.path_of(root, sha) for sha in wanted}
@@ -33,7 +54,7 @@ def op_open(call, root, wanted, keys):
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
-    def __init__(self, keys, paths):
+    def __init__(self, keys: "dict[str, str]", paths: "PathsBySha") -> None:
         self.context, self.paths = peer_tls.make_tls_context(keys, True), paths
         self.free = threading.BoundedSemaphore(AT_ONCE)
         listener = listeners.open_listener()
@@ -43,30 +64,30 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.socket = listener
         self.server_address = listener.getsockname()
 
-    def begin(self):
+    def begin(self) -> int:
         """Serve in a separate thread. Return the port."""
         start_thread(self.serve_forever)
         return self.server_address[1]
 
-    def get_request(self):
+    def get_request(self) -> "tuple[ssl.SSLSocket, Any]":
         """Accept a connection; its own thread does the TLS handshake."""
         request, address = self.socket.accept()
         request.settimeout(HANDSHAKE)
         tls = self.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         return tls, address
 
-    def process_request(self, request, client_address):
+    def process_request(self, request: "Request", client_address: "Any") -> None:
         if not self.free.acquire(timeout=HANDSHAKE + 1):
             return self.shutdown_request(request)
         return socketserver.ThreadingMixIn.process_request(self, request, client_address)
 
-    def process_request_thread(self, request, client_address):
+    def process_request_thread(self, request: "Request", client_address: "Any") -> None:
         try:
             socketserver.ThreadingMixIn.process_request_thread(self, request, client_address)
         finally:
             self.free.release()
 
-    def handle_error(self, request, client_address):
+    def handle_error(self, request: "Request", client_address: "Any") -> None:
         """Ignore clients that close their connection."""
 
 
@@ -75,11 +96,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     timeout = TIMEOUT
     protocol_version = "HTTP/1.1"  # one connection for many files
 
-    def setup(self):
+    def setup(self) -> None:
         self.request.do_handshake()
         http.server.BaseHTTPRequestHandler.setup(self)
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         path = self.server.paths.get(self.path[1:])
         if not path or not os.path.isfile(path):
             self.send_error(404)
@@ -87,7 +108,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with open(path, "rb") as file:
             self.send_file(file)
 
-    def send_file(self, file):
+    def send_file(self, file: "io.BufferedReader") -> None:
         """Send the file, or the rest of it that the Range header asks for."""
         size = os.fstat(file.fileno()).st_size
         range_match = RANGE.match(self.headers.get("Range", ""))
@@ -106,8 +127,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for n in iter(lambda: file.readinto(buffer), 0):
             self.connection.sendall(buffer[:n])
 
-    def log_message(self, *words):
+    def log_message(self, *words: object) -> None:
         """Log nothing."""
 
-    def version_string(self):
+    def version_string(self) -> str:
         return "ipexctl"

@@ -20,21 +20,32 @@ from ipexctl.common.tolerant_reads import info_of, size_of
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import io
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ipexctl.remote.main import Call, Emitter
+
+    FileId = tuple[int, ...]
+
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 RESUMED = 4 << 20  # from this size on a part is worth keeping
 KEPT = 7 * 86400  # seconds that a large part waits for its next try
 BEAT = 5.0  # seconds between signs of life: only a process that writes notices a dead connection
 QUIET = 300.0  # a controller that sends nothing for this many seconds is gone
-hashes = {}  # type: dict[tuple[int, ...], str]  # of files that this agent has hashed or written
+hashes = {}  # type: dict[FileId, str]  # of files that this agent has hashed or written
 
 
-def op_have(call, root, blobs):
+def op_have(call: "Call", root: str, blobs: "list[tuple[str, int]]") -> "dict[str, list[str]]":
     """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...]}"""
     root = root_folder.check_existing_root(root)
     return {"missing": [sha for sha, size in blobs if not has_blob(root, sha, size)]}
 
 
-def op_put(call, root, blobs, room=None):
+def op_put(
+    call: "Call", root: str, blobs: "list[tuple[str, int]]", room: "tuple[int, int] | None" = None
+) -> "dict[str, int]":
     """{root, blobs: [[sha256, size], ...], room: [bytes, files]}, then frames with their bytes.
 
     `room` is what will be needed afterwards. {"event": "go", "from": {sha256: offset}} says which
@@ -46,7 +57,7 @@ def op_put(call, root, blobs, room=None):
     extra, files = room or (0, 0)
     parts = root_folder.make_subfolder(root, "blobs", "parts")
     remove_dead_parts(parts)
-    large = {}
+    large = {}  # type: dict[str, BlobPart | None]
     try:
         for sha, size in sorted(blobs):  # the same order for all agents: no two wait for each other
             if size >= RESUMED:
@@ -68,26 +79,26 @@ def op_put(call, root, blobs, room=None):
 # --- also used by the other modules --------------------------------------------------------------
 
 
-def path_of(root, sha):
+def path_of(root: str, sha: str) -> str:
     if not isinstance(sha, str) or not SHA.match(sha):  # hosts of a run send it, too
         raise Failure("%r is not a sha256" % (sha,), slug="invalid-request")
     return os.path.join(root, "blobs", "sha256", sha[:2], sha)
 
 
-def large_part(root, sha):
+def large_part(root: str, sha: str) -> str:
     return os.path.join(root, "blobs", "parts", sha + ".part")
 
 
-def part_size(root, sha):
+def part_size(root: str, sha: str) -> int:
     return size_of(large_part(root, sha))
 
 
-def has_blob(root, sha, size):
+def has_blob(root: str, sha: str, size: int) -> bool:
     info = info_of(path_of(root, sha))
     return info is not None and stat.S_ISREG(info.st_mode) and info.st_size == size
 
 
-def verify_blobs(root, shas):
+def verify_blobs(root: str, shas: "Iterable[str]") -> None:
     """Check blobs again, as a disk can lose data. Damaged blobs are removed, to be sent again."""
     paths = [(path_of(root, sha), sha) for sha in shas]
     damaged = [path for path, sha in paths if not has_content(path, sha, known_by=stamp_of)]
@@ -97,19 +108,21 @@ def verify_blobs(root, shas):
         raise damage_failure(", ".join(damaged))
 
 
-def file_id(info):
+def file_id(info: "os.stat_result") -> "FileId":
     """Return an id of a file's content, the same under all its names; a write changes it."""
     if not stat.S_ISREG(info.st_mode):
         return ()
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
-def stamp_of(info):
+def stamp_of(info: "os.stat_result") -> "FileId":
     """Return a stricter id: it also changes with a new name, or a write that resets the time."""
     return file_id(info) and (*file_id(info), info.st_ctime_ns)
 
 
-def has_content(path, sha, known_by=file_id):
+def has_content(
+    path: "str | bytes", sha: str, known_by: "Callable[[os.stat_result], FileId]" = file_id
+) -> bool:
     """Decide whether it is a regular file with this content. An agent reads a file once."""
     try:
         key = known_by(os.lstat(path))
@@ -121,7 +134,7 @@ def has_content(path, sha, known_by=file_id):
     return hashes.get(key) == sha
 
 
-def remember_hash(path, sha):
+def remember_hash(path: "str | bytes", sha: str) -> None:
     """Remember the content of a file that this agent has just written."""
     info = os.lstat(path)
     hashes[file_id(info)] = hashes[stamp_of(info)] = sha
@@ -133,25 +146,25 @@ def remember_hash(path, sha):
 class BlobPart:
     """The open, locked file of a blob that is incomplete yet."""
 
-    def __init__(self, path, flags):
+    def __init__(self, path: str, flags: int) -> None:
         self.path = path
         self.file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600), "r+b", 0)
 
-    def size(self):
+    def size(self) -> int:
         return os.fstat(self.file.fileno()).st_size
 
-    def close(self):
+    def close(self) -> None:
         self.file.close()
 
 
-def new_part(parts, sha):
+def new_part(parts: str, sha: str) -> "BlobPart":
     name = "%s.%d-%s" % (sha[:16], os.getpid(), os.urandom(4).hex())
     part = BlobPart(os.path.join(parts, name), os.O_CREAT | os.O_EXCL)
     try_lock(part.file.fileno())
     return part
 
 
-def claim_part(call, root, sha, size):
+def claim_part(call: "Emitter", root: str, sha: str, size: int) -> "BlobPart | None":
     """Open and lock the part of a large blob; None if another process has completed the blob."""
     while not has_blob(root, sha, size):
         part = BlobPart(large_part(root, sha), os.O_CREAT)
@@ -162,7 +175,7 @@ def claim_part(call, root, sha, size):
     return None
 
 
-def resume_offset(part, size):
+def resume_offset(part: "BlobPart | None", size: int) -> int:
     """Return how many bytes of the blob an earlier try has left in the part."""
     if not part:
         return 0
@@ -171,7 +184,7 @@ def resume_offset(part, size):
     return part.size()
 
 
-def receive_blob(call, root, part, sha, size):
+def receive_blob(call: "Call", root: str, part: "BlobPart", sha: str, size: int) -> None:
     try:
         fill_part(root, part, sha, size, lambda offset: receive_bodies(call, size - offset))
     finally:
@@ -180,7 +193,9 @@ def receive_blob(call, root, part, sha, size):
             part.close()
 
 
-def fill_part(root, part, sha, size, rest):
+def fill_part(
+    root: str, part: "BlobPart", sha: str, size: int, rest: "Callable[[int], Iterable[bytes]]"
+) -> None:
     """Complete the part and make it the blob. `rest(offset)` yields the bytes from there on."""
     try:
         part.file.seek(0)
@@ -203,7 +218,7 @@ def fill_part(root, part, sha, size, rest):
         raise root_folder.write_failure(e, root, size) from None
 
 
-def store_part(root, part, sha):
+def store_part(root: str, part: "BlobPart", sha: str) -> None:
     """Give a complete part its final name."""
     os.fsync(part.file.fileno())
     root_folder.make_subfolder(root, "blobs", "sha256", sha[:2])
@@ -211,7 +226,7 @@ def store_part(root, part, sha):
     remember_hash(path_of(root, sha), sha)
 
 
-def receive_bodies(call, remaining):
+def receive_bodies(call: "Call", remaining: int) -> "Iterator[bytes]":
     """Yield `remaining` bytes from the controller as they come, and report each piece received."""
     while remaining:
         body = next_body(call)
@@ -224,14 +239,14 @@ def receive_bodies(call, remaining):
         call.emit({"event": "got", "bytes": len(body)})
 
 
-def write_all(write, data):
+def write_all(write: "Callable[[memoryview], int]", data: "bytes | memoryview") -> None:
     """Write all of the data: a single write may take only a part."""
     view = memoryview(data)
     while view:
         view = view[write(view) :]
 
 
-def next_body(call):
+def next_body(call: "Call") -> bytes:
     """Return the next bytes from the controller. Raise Failure if it stops or is silent."""
     began = time.time()
     while True:
@@ -249,7 +264,7 @@ def next_body(call):
         return frame[1]
 
 
-def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
+def wait_for_lock(call: "Emitter", fd: int, kind: int = fcntl.LOCK_EX) -> None:
     """Lock the file once no other process holds it; report every few seconds that it waits."""
     reported = 0.0
     while not try_lock(fd, kind):
@@ -259,12 +274,12 @@ def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
         time.sleep(0.2)
 
 
-def open_lock(root):
+def open_lock(root: str) -> int:
     path = os.path.join(root_folder.make_subfolder(root, "blobs"), ".lock")
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def lock_against_removal(call, root):
+def lock_against_removal(call: "Emitter", root: str) -> int:
     """Return an open lock: until it is closed, no blob, pack or list of files is removed."""
     fd = open_lock(root)
     wait_for_lock(call, fd, fcntl.LOCK_SH)
@@ -272,7 +287,7 @@ def lock_against_removal(call, root):
 
 
 @contextmanager
-def lock_for_removal(root):
+def lock_for_removal(root: str) -> "Iterator[bool]":
     """Yield whether blobs may be removed now: not while another process protects them. Keep the
     block short: processes that start wait for its end."""
     fd = open_lock(root)
@@ -282,14 +297,14 @@ def lock_for_removal(root):
         os.close(fd)
 
 
-def remove_blobs(root, shas):
+def remove_blobs(root: str, shas: "Iterable[str]") -> None:
     """Remove blobs whose content is in place; while a process locks them, leave them to prune."""
     with lock_for_removal(root) as free:
         for sha in shas if free else ():
             try_unlink(path_of(root, sha))
 
 
-def remove_dead_parts(parts):
+def remove_dead_parts(parts: str) -> None:
     """Remove parts of killed writers. The minute covers the moment between open and lock."""
     for name in os.listdir(parts):
         path = os.path.join(parts, name)
@@ -307,14 +322,14 @@ def remove_dead_parts(parts):
             os.close(fd)
 
 
-def try_unlink(path):
+def try_unlink(path: "str | bytes") -> None:
     try:
         os.unlink(path)
     except OSError:
         pass
 
 
-def open_stored(path):
+def open_stored(path: str) -> "io.BufferedReader":
     try:
         return open(path, "rb")
     except FileNotFoundError:  # removed by hand, or on a file system without locks
@@ -326,7 +341,7 @@ def open_stored(path):
         ) from None
 
 
-def damage_failure(paths):
+def damage_failure(paths: str) -> "Failure":
     return Failure(
         "corrupt on this host's disk, and removed: %s" % paths,
         "the content does not have the recorded sha256",

@@ -14,11 +14,21 @@ from ipexctl.common.files import open_atomic
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    Contents = list[tuple[str, int]]  # sha256, size
+    Pack = tuple[str, int, bool, Contents]  # sha256, size, whether it is compressed, what it holds
+
 HEAD = struct.Struct(">4sI")
 MAGIC = b"ipx1"
 
 
-def read_pack_contents(root, sha, packed, expected):
+def read_pack_contents(
+    root: str, sha: str, packed: bool, expected: "Contents"
+) -> "Iterator[bytes]":
     """Yield the contents in a pack that came as a blob; `expected`: [(sha256, size), ...]."""
     path = blobs.path_of(root, sha)
     with open(path, "rb") as file:
@@ -37,7 +47,7 @@ def read_pack_contents(root, sha, packed, expected):
         offset += size
 
 
-def write_pack(root, expected, datas):
+def write_pack(root: str, expected: "Contents", datas: "Iterable[bytes]") -> None:
     """Keep these contents as another pack."""
     folder = root_folder.make_subfolder(root, "blobs", "packs")
     index = json.dumps(expected, separators=(",", ":")).encode("ascii")
@@ -48,7 +58,7 @@ def write_pack(root, expected, datas):
             file.write(data)
 
 
-def store_packs(root, rows):
+def store_packs(root: str, rows: "Iterable[Pack]") -> None:
     """Keep packs that came as blobs: [[sha256, size, packed, [[sha256, size], ...]], ...]."""
     for sha, _, packed, expected in rows:
         try:
@@ -61,16 +71,17 @@ def store_packs(root, rows):
 class Packs:
     """The small contents that are on this host, in ROOT/blobs/packs."""
 
-    def __init__(self, root):
+    def __init__(self, root: str) -> None:
         self.folder = root_folder.make_subfolder(root, "blobs", "packs")
-        self.where = {}  # sha256 -> (path, offset, size)
-        self.sizes = {}  # path -> bytes, of all packs
-        self.files = {}  # path -> bytes
+        # sha256 -> (path, offset, size)
+        self.where = {}  # type: dict[str, tuple[str, int, int]]
+        self.sizes = {}  # type: dict[str, int]  # path -> bytes, of all packs
+        self.files = {}  # type: dict[str, memoryview]  # by path
         for name in os.listdir(self.folder):
             if name.endswith(".pack"):
                 self.learn(os.path.join(self.folder, name))
 
-    def learn(self, path):
+    def learn(self, path: str) -> None:
         """Read the index of a pack; remove the pack if it is damaged."""
         try:
             with open(path, "rb") as file:
@@ -89,16 +100,16 @@ class Packs:
         else:
             blobs.try_unlink(path)
 
-    def has(self, sha, size):
+    def has(self, sha: str, size: int) -> bool:
         place = self.where.get(sha)
         return place is not None and place[2] == size
 
-    def touch(self, tree):
+    def touch(self, tree: "dict[str, Any]") -> None:
         """Mark the packs of these files as used: the least recently used are removed first."""
         for path in {self.where[sha][0] for _, sha, _, _ in tree["files"] if sha in self.where}:
             os.utime(path, None)
 
-    def read_content(self, sha):
+    def read_content(self, sha: str) -> memoryview:
         """Return the bytes with this sha256. Remove the pack and raise Failure if damaged."""
         path, offset, size = self.where.get(sha, (os.path.join(self.folder, sha), 0, 0))
         if path not in self.files:

@@ -72,7 +72,9 @@ def op_read(call, root, run_id, shelf, sha256):
             for chunk in iter(lambda: file.read(CHUNK), b""):
                 call.emit({"event": "piece"}, chunk)
     except OSError as e:
-        raise Failure("cannot read the checkpoint", e.strerror, slug="checkpoint-gone") from None
+        raise Failure(
+            "cannot read the checkpoint", e.strerror or "", slug="checkpoint-gone"
+        ) from None
 
 
 def op_serve(call, root, run_id, shelf, wanted, keys):

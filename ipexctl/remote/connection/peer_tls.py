@@ -5,8 +5,13 @@ import os
 
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import ssl
+    from collections.abc import Callable
 
-def make_tls_context(keys, server):
+
+def make_tls_context(keys: "dict[str, str]", server: bool) -> "ssl.SSLContext":
     """Return an SSLContext that accepts only peers with the certificate in `keys`."""
     try:
         import ssl
@@ -28,7 +33,7 @@ def make_tls_context(keys, server):
     return context
 
 
-def with_paths(load, *texts):
+def with_paths(load: "Callable[..., object]", *texts: str) -> None:
     """Call `load` with paths that hold the texts: pipes, so that no text is in a file."""
     read_ends = []
     try:
@@ -45,7 +50,7 @@ def with_paths(load, *texts):
             os.close(fd)
 
 
-def in_words(error):
+def in_words(error: "ssl.SSLError") -> str:
     reason = error.reason or ""
     if "VERIFY_FAILED" in reason:
         return "the other end's certificate is not from this command"
