@@ -8,6 +8,13 @@ import.
 import marshal
 import sys
 
+MYPY = False  # importing these would cost a host more than the rest of this module
+if MYPY:
+    import types
+    from importlib import machinery
+
+    Sources = dict[str, str | bytes]
+
 ModuleSpec = type(sys.__spec__)  # importing importlib.machinery takes a millisecond
 
 
@@ -15,10 +22,12 @@ class SourceImporter:
     """Finder and loader of `sources`, which may grow: {full name of a module: its text, or its code
     as this Python marshals it}."""
 
-    def __init__(self, sources):
+    def __init__(self, sources: "Sources") -> None:
         self.sources = sources
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> "machinery.ModuleSpec | None":
         if name.partition(".")[0] not in ("ipexctl", "pysyncobj"):
             return None
         if name in self.sources:
@@ -27,31 +36,32 @@ class SourceImporter:
             return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: "machinery.ModuleSpec") -> None:
         return None  # let Python create the module
 
-    def exec_module(self, module):
+    def exec_module(self, module: "types.ModuleType") -> None:
         name = module.__name__
         if name in self.sources:  # a package has no text
             exec(self.get_code(name), module.__dict__)
 
-    def get_code(self, name):
+    def get_code(self, name: str) -> "types.CodeType":
         text = self.sources[name]
         if isinstance(text, bytes):
-            return marshal.loads(text)
+            code: "types.CodeType" = marshal.loads(text)
+            return code
         return compile(text, file_name(name), "exec")
 
-    def get_source(self, name):
+    def get_source(self, name: str) -> "str | None":
         """Return a module's text, so that tracebacks show its lines."""
         text = self.sources.get(name)
         return text if isinstance(text, str) else None
 
 
-def file_name(name):
+def file_name(name: str) -> str:
     return name.replace(".", "/") + ".py"
 
 
-def start(sources, marker):
+def start(sources: "Sources", marker: bytes) -> None:
     """Serve requests until stdin ends."""
     sys.meta_path.insert(0, SourceImporter(sources))
     from ipexctl.remote import main

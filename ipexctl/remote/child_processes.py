@@ -11,8 +11,17 @@ from ipexctl.remote import own_process
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import BEAT, Heartbeat
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import IO
 
-def run_program(call, command, variables, timeout):
+    from ipexctl.remote.main import Call
+
+    Variables = dict[str, str]
+
+
+def run_program(call: "Call", command: "list[str]", variables: "Variables", timeout: float) -> str:
     """Return stdout of the command. Its process group ends with it, the agent, or the timeout."""
     import tempfile
 
@@ -31,7 +40,7 @@ def run_program(call, command, variables, timeout):
     return out.decode("utf-8", "replace")
 
 
-def with_variables(variables, pairs):
+def with_variables(variables: "Variables", pairs: "Iterable[tuple[str, str]]") -> "Variables":
     """Return the variables with [[name, value], ...] set; search paths are prepended."""
     variables = dict(variables)
     for name, value in pairs:
@@ -41,7 +50,14 @@ def with_variables(variables, pairs):
     return variables
 
 
-def start_program(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None):
+def start_program(
+    command: "list[str]",
+    variables: "Variables",
+    log: "IO[bytes] | int",
+    stdin: "IO[bytes] | int" = subprocess.DEVNULL,
+    cwd: str = "/",
+    begin: "Callable[[], object] | None" = None,
+) -> "subprocess.Popen[bytes]":
     """Start a program. `begin`: called in the child before exec; by default start_process_group."""
     try:
         return subprocess.Popen(
@@ -64,17 +80,19 @@ def start_program(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", be
         ) from None
 
 
-def output_of(call, process, timeout):
+def output_of(call: "Call", process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
     """Return the stdout of a process once it has ended."""
     with ends_with(call.agent.at_end, process):
         return wait_for_output(call, process, time.time() + timeout)
 
 
 @contextmanager
-def ends_with(at_end, process):
+def ends_with(
+    at_end: "list[Callable[[], object]]", process: "subprocess.Popen[bytes]"
+) -> "Iterator[Callable[[], object]]":
     """Kill the process group when the block or the agent ends. Yield a function that kills it."""
 
-    def kill():
+    def kill() -> None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except OSError:
@@ -89,25 +107,27 @@ def ends_with(at_end, process):
         at_end.remove(kill)
 
 
-def wait_for_output(call, process, deadline):
-    chunks = []
-    reader = own_process.start_thread(lambda: chunks.append(process.stdout.read()))
+def wait_for_output(call: "Call", process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
+    assert process.stdout and isinstance(process.args, list)
+    chunks, out = [], process.stdout  # type: list[bytes], IO[bytes]
+    reader = own_process.start_thread(lambda: chunks.append(out.read()))
     try:
         with Heartbeat(call):
             process.wait(max(0.0, deadline - time.time()))
     except subprocess.TimeoutExpired:
-        raise Failure("%s did not end in time" % process.args[0], slug="command-timeout") from None
+        program = os.fsdecode(process.args[0])
+        raise Failure("%s did not end in time" % program, slug="command-timeout") from None
     reader.join(BEAT)
     return b"".join(chunks)
 
 
-def start_user_program():
+def start_user_program() -> None:
     """Start a process group with the umask of the account."""
     start_process_group()
     own_process.restore_umask()
 
 
-def start_process_group():
+def start_process_group() -> None:
     """Start a process group; the kernel kills its leader if the agent is killed."""
     import ctypes
 
@@ -115,5 +135,5 @@ def start_process_group():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
-def describe_exit(code):
+def describe_exit(code: int) -> str:
     return "signal %d" % -code if code < 0 else "exit %d" % code

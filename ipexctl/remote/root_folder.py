@@ -12,13 +12,17 @@ from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.common.sizes import format_bytes
 from ipexctl.remote.failure import FULL, Failure, disk_full
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    Mark = dict[str, list[str]]  # made: folders that ipexctl created; before: older entries
+
 SPARE = 64 << 20  # bytes left free for other programs that write to this disk
 SPARE_INODES = 1000
 FIRST_USER = 1000  # accounts below are those of the system and its administrators
 MARK = ".ipexctl-root"  # lists what ipexctl created here, for `ipexctl remove --all`
 
 
-def check_existing_root(text):
+def check_existing_root(text: str) -> str:
     """Return the root as `checked` does, but create nothing: it may not exist."""
     root = expand_root_path(text)
     if os.path.lexists(root):
@@ -32,17 +36,17 @@ def check_existing_root(text):
     return root
 
 
-def is_absent(text):
+def is_absent(text: str) -> bool:
     """Return whether the root was never created; `checked` reports an invalid path."""
     return not os.path.isdir(os.path.expanduser(text))
 
 
-def cannot_make(root, why):
+def cannot_make(root: str, why: str) -> "Failure":
     hint = "--root FOLDER   # one you may write to"
     return Failure("cannot create the folder %s" % root, why, hint, slug="root-not-creatable")
 
 
-def expand_root_path(text):
+def expand_root_path(text: str) -> str:
     root = os.path.expanduser(text)
     if not os.path.isabs(root):
         raise Failure(
@@ -57,7 +61,7 @@ def expand_root_path(text):
     return root
 
 
-def prepare_root(text, marks=True):
+def prepare_root(text: str, marks: bool = True) -> str:
     """Return the absolute path of a root that only this user can change; create and mark it."""
     root = expand_root_path(text)
     try:
@@ -89,7 +93,7 @@ def prepare_root(text, marks=True):
     return root
 
 
-def make_root(root):
+def make_root(root: str) -> None:
     """Create the folder together with its mark, in one step."""
     missing, path = [], root  # type: list[str], str
     while not os.path.lexists(path):
@@ -110,13 +114,13 @@ def make_root(root):
             raise
 
 
-def write_mark(root, mark):
+def write_mark(root: str, mark: "Mark") -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(os.path.join(root, MARK), flags, 0o600), "w") as file:
         json.dump(mark, file)
 
 
-def made_here(root):
+def made_here(root: str) -> "Mark":
     """Return {made: folders that ipexctl created, before: entries older than the mark}."""
     mark = read_json(os.path.join(root, MARK)) or {}
     if all(isinstance(mark.get(key), list) for key in ("made", "before")):
@@ -124,7 +128,7 @@ def made_here(root):
     return {"made": [], "before": sorted(os.listdir(root))}
 
 
-def check_parents(root):
+def check_parents(root: str) -> None:
     """Check who could rename a folder above and put another in its place, as sshd's StrictModes."""
     for parent in reversed(passed_folders(root)):
         info = os.stat(parent)
@@ -148,7 +152,7 @@ def check_parents(root):
         )
 
 
-def make_subfolder(root, *names):
+def make_subfolder(root: str, *names: str) -> str:
     """Create folders level by level: makedirs sets the mode of the last one only."""
     path = root
     for name in names:
@@ -170,7 +174,7 @@ def make_subfolder(root, *names):
 # --- room ----------------------------------------------------------------------------------------
 
 
-def need_space(root, size, count):
+def need_space(root: str, size: int, count: int) -> None:
     """Raise Failure unless the disk has room for `size` bytes in `count` files."""
     disk = os.statvfs(root)
     free = disk.f_bavail * disk.f_frsize
@@ -191,7 +195,7 @@ def need_space(root, size, count):
         )
 
 
-def explain_disk_failure(e, root, size):
+def explain_disk_failure(e: "Failure | OSError", root: str, size: int) -> "Failure | OSError":
     """Return the failure; if its cause is a full disk, explain that."""
     reason = e.why if isinstance(e, Failure) else e.strerror or str(e)
     if any(os.strerror(code) in reason for code in FULL):
@@ -199,7 +203,7 @@ def explain_disk_failure(e, root, size):
     return e
 
 
-def write_failure(e, root, size):
+def write_failure(e: OSError, root: str, size: int) -> "Failure":
     if e.errno in FULL:
         return disk_full(root, size)
     return Failure("cannot write to %s: %s" % (root, e.strerror or e), slug="root-not-writable")

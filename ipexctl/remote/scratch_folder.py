@@ -23,7 +23,7 @@ OLD = 3600  # age in seconds from which one without a lock is not being created 
 locks = {}  # type: dict[str, int]  # of this process, by folder
 
 
-def make_scratch_folder(kind=""):
+def make_scratch_folder(kind: str = "") -> str:
     """Create a folder with a short path, as that of a socket in it has at most 107 bytes."""
     default = tempfile.gettempdir()
     top = default if len(default) < 80 and not others_can_rename(default) else "/tmp"
@@ -39,13 +39,13 @@ def make_scratch_folder(kind=""):
     return folder
 
 
-def remove_scratch_folder(folder):
+def remove_scratch_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if folder in locks:
         os.close(locks.pop(folder))
 
 
-def sweep_scratch_folders():
+def sweep_scratch_folders() -> None:
     """Remove the folders of this user whose owners have ended."""
     for top in all_temporary():
         try:
@@ -56,22 +56,22 @@ def sweep_scratch_folders():
             path = os.path.join(top, name)
             info = info_of(path)
             is_ours = info and stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
-            if is_ours and is_abandoned(path, info):
+            if info and is_ours and is_abandoned(path, info):
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def all_temporary():
+def all_temporary() -> "list[str]":
     return sorted({tempfile.gettempdir(), "/tmp"})
 
 
-def others_can_rename(top):
+def others_can_rename(top: str) -> bool:
     """Return whether other users could give a folder of this user such a name."""
     info = os.stat(top)
     by_group = info.st_mode & stat.S_IWGRP and not is_private_group(info.st_gid)
     return bool((info.st_mode & stat.S_IWOTH or by_group) and not info.st_mode & stat.S_ISVTX)
 
 
-def is_abandoned(path, info):
+def is_abandoned(path: str, info: "os.stat_result") -> bool:
     lock = os.path.join(path, LOCK)
     if not os.path.lexists(lock):  # killed early, unless the file system has no locks
         return not os.path.lexists(lock + NEW) and info.st_mtime < time.time() - OLD

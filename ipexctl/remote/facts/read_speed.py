@@ -168,6 +168,7 @@ def op_speed(
     request = json.dumps({"cpus": cpus, "seconds": seconds})
     command, env = [python, "-I", "-c", CHILD], dict(_environment(threads), IPEXCTL_SPEED=request)
     process = child_processes.start_program(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
+    assert process.stdin
     with child_processes.ends_with(call.agent.at_end, process):
         result = _next_of(process)
         if result["status"] == "ready":

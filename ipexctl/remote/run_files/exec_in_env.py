@@ -9,11 +9,17 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import BEAT, Heartbeat
 from ipexctl.remote.own_process import start_thread
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import IO
+
+    from ipexctl.remote.main import Call
+
 PIP = re.compile(r"pip[0-9.]*\Z")
 OTHERS = ("PYTHONHOME", "PYTHONPATH")  # from the login shell: they lead to another Python's files
 
 
-def op_exec(call, argv, env):
+def op_exec(call: "Call", argv: "list[str]", env: "list[tuple[str, str]]") -> "dict[str, int]":
     """{argv, env: [[name, value], ...]} -> {code}. Events: {"event": "out" or "err"} and bytes."""
     if PIP.match(argv[0]):
         require_own(argv[0], dict(env).get("PATH", "").split(":")[0])
@@ -29,7 +35,7 @@ def op_exec(call, argv, env):
         return {"code": exit_code_of(call, process)}
 
 
-def require_own(program, folder):
+def require_own(program: str, folder: str) -> None:
     """Refuse pip unless it is the environment's: the host's pip would install into its Python."""
     if not os.access(os.path.join(folder, program), os.X_OK):
         raise Failure(
@@ -43,7 +49,7 @@ def require_own(program, folder):
         )
 
 
-def exit_code_of(call, process):
+def exit_code_of(call: "Call", process: "subprocess.Popen[bytes]") -> int:
     """Wait for the process; return its exit code, or 128 + the signal, as a shell does."""
     readers = [
         start_thread(forward_output, call, "out", process.stdout),
@@ -56,7 +62,7 @@ def exit_code_of(call, process):
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def forward_output(call, name, pipe):
+def forward_output(call: "Call", name: str, pipe: "IO[bytes]") -> None:
     while True:
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:

@@ -14,6 +14,13 @@ import zlib
 from ipexctl.common.tolerant_reads import names_in, size_of
 from ipexctl.remote import root_folder
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Record = dict[str, Any]
+
 HEAD = struct.Struct(">II")
 VERSION = 1  # of the records, and of what a supervisor is asked (control.py)
 ROOM = 256 * 1024
@@ -29,21 +36,21 @@ FIRST = 20  # records of a journal to read; its beginning describes the run
 
 
 class Journal:
-    def __init__(self, path, flags=0, at=0):
+    def __init__(self, path: str, flags: int = 0, at: int = 0) -> None:
         """Open a journal; raises OSError. `at`: where its records end."""
         self.fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | flags, 0o600)
         self.at = at
         self.room = 0
         self.make_room(at + ROOM)
 
-    def make_room(self, size):
+    def make_room(self, size: int) -> None:
         try:
             os.posix_fallocate(self.fd, 0, size)
             self.room = size
         except OSError:
             pass  # the file system cannot reserve room: records are written while there is some
 
-    def add(self, record, sync=False):
+    def add(self, record: "Record", sync: bool = False) -> bool:
         """Append a record. Return whether it was written: if not, it is lost, the run continues."""
         text = json.dumps(record).encode("ascii")
         data = HEAD.pack(len(text), zlib.crc32(text)) + text
@@ -62,7 +69,7 @@ class Journal:
             pass
         return written
 
-    def trim(self):
+    def trim(self) -> None:
         """Give back the room that was reserved and not used."""
         try:
             os.ftruncate(self.fd, self.at)
@@ -74,12 +81,12 @@ class Journal:
 class JournalReader:
     """Read the records that are added to a journal, from an offset on."""
 
-    def __init__(self, path, at=0):
+    def __init__(self, path: str, at: int = 0) -> None:
         self.path = path
         self.at = at
         self.fd = -1
 
-    def new(self):
+    def new(self) -> "Iterator[tuple[Record, int]]":
         """Yield (record, offset of its end) of each record added since the last call."""
         try:
             if self.fd < 0:
@@ -103,11 +110,11 @@ class JournalReader:
 class History:
     """A file of JSON rows beside the journal. Older rows are thinned, so that it stays small."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.rows = []
+        self.rows = []  # type: list[Record]
 
-    def add(self, row):
+    def add(self, row: "Record") -> None:
         """Append a row; raises OSError."""
         self.rows.append(row)
         if len(self.rows) > MOST_ROWS:
@@ -119,11 +126,11 @@ class History:
             write_lines(self.path, os.O_APPEND, self.rows[-1:])
 
 
-def keep_sizes(path, logs, is_over):
+def keep_sizes(path: str, logs: "dict[int, str]", is_over: "Callable[[], object]") -> None:
     """Record the size of each rank's log over time, which dates its lines. Most runs are short:
     looks are frequent at first."""
     history, began = History(path), time.monotonic()
-    last_sizes, looked, written = None, 0.0, 0.0
+    last_sizes, looked, written = None, 0.0, 0.0  # type: dict[int, int] | None, float, float
     while not is_over():
         sizes, now = {rank: size_of(log) for rank, log in logs.items()}, round(time.time(), 2)
         try:
@@ -139,7 +146,7 @@ def keep_sizes(path, logs, is_over):
         time.sleep(min(SIZES_EVERY, max(SIZES_OFTEN, share)))
 
 
-def read_lines(path):
+def read_lines(path: str) -> "list[Record]":
     """Return the JSON objects in the lines of a file, [] if it cannot be read."""
     try:
         with open(path) as lines:
@@ -149,18 +156,18 @@ def read_lines(path):
     return [line for line in documents if isinstance(line, dict)]
 
 
-def write_lines(path, flags, rows):
+def write_lines(path: str, flags: int, rows: "list[Record]") -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flags, 0o600)
     with os.fdopen(fd, "w") as file:
         file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def create_journal(folder, host):
+def create_journal(folder: str, host: str) -> "Journal":
     root_folder.make_subfolder(folder, "journals")
     return Journal(path_of(folder, host), os.O_CREAT | os.O_EXCL)
 
 
-def append_record(path, record):
+def append_record(path: str, record: "Record") -> None:
     """Append to the journal of a run that has ended."""
     journal = Journal(path, at=end_of(read_journal_bytes(path)))
     try:
@@ -170,49 +177,50 @@ def append_record(path, record):
         os.close(journal.fd)
 
 
-def path_of(folder, host):
+def path_of(folder: str, host: str) -> str:
     return os.path.join(folder, "journals", os.path.basename(host) or "-")
 
 
-def attempts_path(folder, host):
+def attempts_path(folder: str, host: str) -> str:
     return os.path.join(folder, ATTEMPTS + os.path.basename(host))
 
 
-def list_kept_hosts(folder):
+def list_kept_hosts(folder: str) -> "list[str]":
     """Return the hosts whose keepers have a record here, even if the run is still queued."""
     return [name[len(ATTEMPTS) :] for name in names_in(folder) if name.startswith(ATTEMPTS)]
 
 
-def list_journal_hosts(folder):
+def list_journal_hosts(folder: str) -> "list[str]":
     """List the hosts that keep their journal of the run here: several, if they share a home."""
     suffixes = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")
     names = names_in(os.path.join(folder, "journals"))
     return sorted(name for name in names if not name.endswith(suffixes))
 
 
-def sizes_path(folder, host):
+def sizes_path(folder: str, host: str) -> str:
     return path_of(folder, host) + SIZES
 
 
-def samples_path(folder, host):
+def samples_path(folder: str, host: str) -> str:
     return path_of(folder, host) + SAMPLES
 
 
-def read_about(folder):
+def read_about(folder: str) -> "Record":
     """Return what the command that started the run recorded about it; empty if it is unknown."""
     for host in list_journal_hosts(folder)[:1]:
         for record in read_journal(folder, host)[:FIRST]:
-            if isinstance(record.get("about"), dict):
-                return record["about"]
+            about = record.get("about")
+            if isinstance(about, dict):
+                return about
     return {}
 
 
-def read_journal(folder, host):
+def read_journal(folder: str, host: str) -> "list[Record]":
     """Return the records of a host, up to the first that is not intact."""
     return parse_records(read_journal_bytes(path_of(folder, host)))
 
 
-def read_journal_bytes(path):
+def read_journal_bytes(path: str) -> bytes:
     """Return the bytes of a journal, empty if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -225,7 +233,7 @@ def read_journal_bytes(path):
             return b""
 
 
-def iter_records(data):
+def iter_records(data: bytes) -> "Iterator[tuple[Record, int]]":
     """Yield (record, offset of its end), up to the first record that is not intact."""
     position = 0
     while position + HEAD.size <= len(data):
@@ -243,9 +251,9 @@ def iter_records(data):
         yield record, position
 
 
-def parse_records(data):
+def parse_records(data: bytes) -> "list[Record]":
     return [record for record, _ in iter_records(data)]
 
 
-def end_of(data):
+def end_of(data: bytes) -> int:
     return max([0] + [end for _, end in iter_records(data)])

@@ -8,6 +8,12 @@ memory, and never delays other messages.
 import os
 import threading
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from ipexctl.remote.main import Call
+
+    Key = int | str  # a rank's number, or another name
+
 CHUNK = 64 * 1024
 AT_ONCE = 4 * CHUNK  # bytes of one file, before the others have their turn
 SHORTEST = 0.01  # seconds between looks, when a writer has just begun or ended
@@ -15,49 +21,49 @@ PAUSE = 0.08
 
 
 class Follower:
-    def __init__(self, call, window):
+    def __init__(self, call: "Call", window: int) -> None:
         self.call = call
         self.credit = window
         self.change = threading.Condition()
-        self.files = {}  # key -> File
+        self.files = {}  # type: dict[Key, FollowedFile]
         self.closing = False
         self.pause = SHORTEST
         self.ended = threading.Event()
 
-    def add(self, key, path, offset=0):
+    def add(self, key: "Key", path: str, offset: int = 0) -> None:
         with self.change:
             if key not in self.files:
                 self.files[key] = FollowedFile(path, offset)
             self.look()
 
-    def has(self, key):
+    def has(self, key: "Key") -> bool:
         """Return whether part of a file is still to be sent."""
         with self.change:
             return key in self.files
 
-    def finish(self, key):
+    def finish(self, key: "Key") -> None:
         """Note that the writer has ended: the file is read to its end, which is then reported."""
         with self.change:
             if key in self.files:
                 self.files[key].finished = True
             self.look()
 
-    def look(self):
+    def look(self) -> None:
         """Look at the files soon, as output is expected. The caller holds the lock."""
         self.pause = SHORTEST
         self.change.notify_all()
 
-    def give(self, size):
+    def give(self, size: int) -> None:
         with self.change:
             self.credit += size
             self.change.notify_all()
 
-    def left(self):
+    def left(self) -> int:
         """Return the number of bytes that were written and not sent."""
         with self.change:
             return sum(file.left() for file in self.files.values())
 
-    def close(self):
+    def close(self) -> None:
         """Return when everything has been sent; the writers have ended."""
         with self.change:
             for file in self.files.values():
@@ -66,7 +72,7 @@ class Follower:
             self.look()
         self.ended.wait()
 
-    def loop(self):
+    def loop(self) -> None:
         """Send new output of all files in turns until they are closed; pause longer when idle."""
         while True:
             with self.change:
@@ -80,7 +86,7 @@ class Follower:
                     self.pause = min(2 * self.pause, PAUSE)
         self.ended.set()
 
-    def send(self, key, file):
+    def send(self, key: "Key", file: "FollowedFile") -> bool:
         """Send some new output. Return True if there may be more."""
         finished = file.finished  # read first: later output is for the next turn
         for _ in range(AT_ONCE // CHUNK):
@@ -93,14 +99,14 @@ class Follower:
             self.call.emit({"event": "log", "key": key}, data)
         return True
 
-    def forget(self, key, file):
+    def forget(self, key: "Key", file: "FollowedFile") -> None:
         with self.change:
             del self.files[key]
         os.close(file.fd)
         if isinstance(key, int):
             self.call.emit({"event": "log", "key": key, "end": True})
 
-    def use_window(self, size):
+    def use_window(self, size: int) -> None:
         with self.change:
             while self.credit <= 0:
                 self.change.wait()
@@ -108,18 +114,18 @@ class Follower:
 
 
 class FollowedFile:
-    def __init__(self, path, offset):
+    def __init__(self, path: str, offset: int) -> None:
         self.fd = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
         self.at = offset
         self.finished = False
 
-    def left(self):
+    def left(self) -> int:
         try:
             return max(0, os.fstat(self.fd).st_size - self.at)
         except OSError:
             return 0
 
-    def read(self):
+    def read(self) -> bytes:
         """Return the next bytes of the file, from the start if it was truncated."""
         try:
             if os.fstat(self.fd).st_size < self.at:

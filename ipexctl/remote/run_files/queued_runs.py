@@ -9,22 +9,26 @@ from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.run_files import journal
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def order_path(folder, host):
+
+def order_path(folder: str, host: str) -> str:
     return os.path.join(folder, "queued." + os.path.basename(host))
 
 
-def keep_order(folder, order: StartOrder):
+def keep_order(folder: str, order: StartOrder) -> None:
     """Write the orders, for their user alone: they have the keys of the links between hosts."""
     files.write_atomic(order_path(folder, order.host), json.dumps(order.document()), sync=True)
 
 
-def read_order(folder, host):
+def read_order(folder: str, host: str) -> "dict[str, Any] | None":
     """Return the orders as a document; None if the run is not queued any more."""
     return files.read_json(order_path(folder, host))
 
 
-def list_orders(runs, host):
+def list_orders(runs: str, host: str) -> "list[tuple[float, str]]":
     """Return (since when, run) of each run that is queued on this host, also without a keeper."""
     queued = []
     for run in names_in(runs):
@@ -36,7 +40,7 @@ def list_orders(runs, host):
     return queued
 
 
-def forget_order(folder, host):
+def forget_order(folder: str, host: str) -> None:
     """Remove the orders: the run has begun, or is over."""
     with suppress(OSError):  # it was not queued
         os.unlink(order_path(folder, host))

@@ -8,12 +8,18 @@ from ipexctl.common.path_patterns import matches_path_pattern
 from ipexctl.remote import root_folder
 from ipexctl.remote.run_files import run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 CHUNK = 256 * 1024
 MOST_FILES = 50000  # files
 ROOM = 6 << 20  # bytes of names: an answer is one header
 
 
-def op_look(call, root, run_id):
+def op_look(call: "Call", root: str, run_id: str) -> "dict[str, str]":
     """{root, run_id} -> {mark}: hosts that share the run's folder have the same one; "" if it does
     not exist: removed, or the run used no separate folder."""
     work = work_folder(root, run_id)
@@ -24,7 +30,7 @@ def op_look(call, root, run_id):
         return {"mark": ""}
 
 
-def op_list(call, root, run_id, patterns):
+def op_list(call: "Call", root: str, run_id: str, patterns: "list[str]") -> "dict[str, Any]":
     """{root, run_id, patterns} -> {files: [[path, size], ...], more: bool}"""
     work = work_folder(root, run_id)
     pattern_parts = [pattern.split("/") for pattern in patterns]
@@ -44,7 +50,9 @@ def op_list(call, root, run_id, patterns):
     return {"files": files, "more": False}
 
 
-def op_read(call, root, run_id, path, offset, length):
+def op_read(
+    call: "Call", root: str, run_id: str, path: str, offset: int, length: int
+) -> "dict[str, str]":
     """{root, run_id, path, offset, length} -> the bytes as events, then {refused: why, or ""}"""
     work = work_folder(root, run_id)
     full_path = run_folders.path_in_run_folder(work, path)
@@ -53,7 +61,7 @@ def op_read(call, root, run_id, path, offset, length):
     try:
         fd = os.open(full_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as e:
-        return {"refused": e.strerror}
+        return {"refused": e.strerror or str(e)}
     try:
         position, end = offset, offset + length
         while position < end:
@@ -63,12 +71,12 @@ def op_read(call, root, run_id, path, offset, length):
             call.emit({"event": "part"}, data)
             position += len(data)
     except OSError as e:
-        return {"refused": e.strerror}
+        return {"refused": e.strerror or str(e)}
     finally:
         os.close(fd)
     return {"refused": ""}
 
 
-def work_folder(root, run_id):
+def work_folder(root: str, run_id: str) -> str:
     run = os.path.join(root_folder.prepare_root(root), "runs", run_folders.checked_id(run_id))
     return os.path.realpath(os.path.join(run, "work"))

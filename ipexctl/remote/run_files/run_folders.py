@@ -25,34 +25,34 @@ MARK = b"IPEXCTL_RUN_ID="
 held = {}  # type: dict[str, int]  # locks of this agent, by folder
 
 
-def checked_id(run_id):
+def checked_id(run_id: str) -> str:
     if not RUN_ID.match(run_id):
         raise Failure("%r is not a run id" % run_id, slug="invalid-request")
     return run_id
 
 
-def folder_of(root, run_id):
+def folder_of(root: str, run_id: str) -> str:
     """Return the folder of that run, which may not exist."""
     return os.path.join(root_folder.check_existing_root(root), "runs", checked_id(run_id))
 
 
-def path_in_run_folder(folder, path):
+def path_in_run_folder(folder: str, path: str) -> str:
     full_path = os.path.normpath(os.path.join(folder, path))
     if os.path.isabs(path) or not full_path.startswith(folder + os.sep):
         raise Failure("the path %r leads out of the run's folder" % path, slug="invalid-request")
     return full_path
 
 
-def log_of(folder, rank):
+def log_of(folder: str, rank: int) -> str:
     return os.path.join(folder, "logs", "rank%05d.log" % rank)
 
 
-def ranks_with_logs(folder):
+def ranks_with_logs(folder: str) -> "list[int]":
     matches = map(LOG.match, names_in(os.path.join(folder, "logs")))
     return sorted(int(match.group(1)) for match in matches if match)
 
 
-def end_of_log(folder, rank, size):
+def end_of_log(folder: str, rank: int, size: int) -> str:
     """Return the text of the last `size` bytes, "" if it cannot be read."""
     try:
         with open(os.open(log_of(folder, rank), os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
@@ -62,7 +62,7 @@ def end_of_log(folder, rank, size):
         return ""
 
 
-def hold_folder(folder):
+def hold_folder(folder: str) -> None:
     """Mark the run of this folder as active, or the data as in use, until this process ends."""
     while folder not in held:
         try:
@@ -80,7 +80,7 @@ def hold_folder(folder):
             os.close(fd)
 
 
-def run_ids(root):
+def run_ids(root: str) -> "list[str]":
     """Return the ids of the runs, the oldest first."""
     top = os.path.join(root, "runs")
     names = filter(RUN_ID.match, names_in(top))
@@ -89,7 +89,7 @@ def run_ids(root):
     return sorted(folders, key=lambda name: (changed_at(os.path.join(top, name, "lock")), name))
 
 
-def last_written(folder):
+def last_written(folder: str) -> float:
     """Return when the run ended, by journals and logs; a prune changes the folder itself."""
     paths = [os.path.join(folder, "lock")]
     for below in (os.path.join(folder, name) for name in ("journals", "logs")):
@@ -97,14 +97,14 @@ def last_written(folder):
     return max(map(changed_at, paths))
 
 
-def list_active_runs(root):
+def list_active_runs(root: str) -> "list[str]":
     """Return runs held by an agent on any host with this root, or with a process on this host."""
     marked = marked_runs()
     locks = {name: os.path.join(root, "runs", name, "lock") for name in run_ids(root)}
     return [name for name, lock in locks.items() if name in marked or is_locked(lock)]
 
 
-def is_locked(path):
+def is_locked(path: str) -> bool:
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
@@ -115,12 +115,12 @@ def is_locked(path):
         os.close(fd)
 
 
-def lock_run(folder):
+def lock_run(folder: str) -> "int | None":
     """Take the run's lock. None: the run is being made, is active, or is being pruned."""
     return take_lock(os.path.join(folder, "lock"))
 
 
-def sweep_run_folders(root):
+def sweep_run_folders(root: str) -> None:
     """Remove leftovers of killed syncs. Hosts with one home share the lock."""
     for run in run_ids(root):
         folder = os.path.join(root, "runs", run)
@@ -132,12 +132,12 @@ def sweep_run_folders(root):
             os.close(lock)
 
 
-def marked_runs():
+def marked_runs() -> "set[str]":
     """Return the ids of runs that have a process on this host."""
     return {run for run in map(run_of, process_ids()) if run}
 
 
-def run_of(pid):
+def run_of(pid: int) -> str:
     """Return the id of the run to which a process belongs, "" if it belongs to none."""
     marks = (v for v in environ_of(pid) if v.startswith(MARK))
     return next((os.fsdecode(mark[len(MARK) :]) for mark in marks), "")
