@@ -5,8 +5,12 @@ import os
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.safe_paths import absolute_path
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from ipexctl.remote.play.task import Result, Task
 
-def apply(task):
+
+def apply(task: "Task") -> "Result":
     args = task.args
     if args["fail"]:
         raise Failure(args["fail"], slug="assertion-failed")

@@ -10,8 +10,15 @@ from ipexctl.remote.play.file_attributes import Attributes
 from ipexctl.remote.play.task import Missing
 from ipexctl.remote.play.text_diff import MOST_DIFF_BYTES, text_diff
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any, BinaryIO
 
-def apply(task):
+    from ipexctl.remote.play.safe_paths import PathPlace
+    from ipexctl.remote.play.task import Result, Task
+
+
+def apply(task: "Task") -> "Result":
     """args: files [{name, sha256, size, executable}]; `name` is relative to dest, "" is dest."""
     args = task.args
     dest = safe_paths.absolute_path(args["dest"])
@@ -32,7 +39,7 @@ def apply(task):
     return bool(changes), summary, "".join(diffs)
 
 
-def _path_in_folder(dest, args, file):
+def _path_in_folder(dest: str, args: "dict[str, Any]", file: "dict[str, Any]") -> str:
     """Return the path for a file: a single file goes into a folder under its own name, as in cp."""
     single = not file["name"]
     if single and (args["dest"].endswith("/") or os.path.isdir(dest)):
@@ -40,11 +47,11 @@ def _path_in_folder(dest, args, file):
     return dest
 
 
-def _join_below(top, name):
+def _join_below(top: str, name: str) -> str:
     return os.path.join(top, name) if name else top
 
 
-def _copy(task, path, file):
+def _copy(task: "Task", path: str, file: "dict[str, Any]") -> "tuple[str, str]":
     """Copy a file. Return what changed and the diff; ("", "") if nothing did."""
     try:
         with safe_paths.open_place(path) as place:
@@ -58,7 +65,7 @@ def _copy(task, path, file):
         return "create", text_diff(path, b"", _content(task, file)) if small else ""
 
 
-def _copy_to(task, place, file):
+def _copy_to(task: "Task", place: "PathPlace", file: "dict[str, Any]") -> "tuple[str, str]":
     status, digest = stat_and_hash(place)
     attributes = Attributes(task.args)
     if digest == file["sha256"]:
@@ -73,7 +80,7 @@ def _copy_to(task, place, file):
     return detail, diff
 
 
-def stat_and_hash(place):
+def stat_and_hash(place: "PathPlace") -> "tuple[os.stat_result | None, str]":
     """Return (stat, SHA-256) of the existing file; (None, "") without one."""
     fd, status = place.open_file()
     if fd is None:
@@ -82,7 +89,7 @@ def stat_and_hash(place):
         return status, hash_of(file).hexdigest()
 
 
-def _content(task, file):
+def _content(task: "Task", file: "dict[str, Any]") -> bytes:
     import io
 
     data = io.BytesIO()
@@ -90,7 +97,7 @@ def _content(task, file):
     return data.getvalue()
 
 
-def _fill_file(task, file, new):
+def _fill_file(task: "Task", file: "dict[str, Any]", new: "BinaryIO") -> None:
     if "text" in file:
         new.write(file["text"].encode("utf-8"))
     else:

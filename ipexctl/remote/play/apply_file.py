@@ -10,8 +10,16 @@ from ipexctl.remote.play.file_attributes import Attributes, require_owner
 from ipexctl.remote.play.task import Missing
 from ipexctl.remote.play.text_diff import text_diff
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import BinaryIO
 
-def apply(task):
+    from ipexctl.remote.play.safe_paths import PathPlace
+    from ipexctl.remote.play.task import Result, Task
+
+
+def apply(task: "Task") -> "Result":
     args = task.args
     state = args["state"]
     path = safe_paths.absolute_path(args["path"])
@@ -41,7 +49,9 @@ def apply(task):
         return write_file(task, place, new, Attributes(args))
 
 
-def write_file(task, place, new, attributes):
+def write_file(
+    task: "Task", place: "PathPlace", new: "bytes | None", attributes: "Attributes"
+) -> "tuple[bool, str, str]":
     """Return (changed, detail, diff). `new` None: keep the content, set the attributes."""
     if new is None:
         return attributes_only(task, place, attributes)
@@ -52,7 +62,14 @@ def write_file(task, place, new, attributes):
     return True, detail, text_diff(place.path, old or b"", new) if task.diff else ""
 
 
-def replace_file(task, place, status, attributes, fill, default=0o666):
+def replace_file(
+    task: "Task",
+    place: "PathPlace",
+    status: "os.stat_result | None",
+    attributes: "Attributes",
+    fill: "Callable[[BinaryIO], object]",
+    default: int = 0o666,
+) -> str:
     """Replace a file (`status`: its stat, or None) with a new one that `fill` writes. Return in
     words what that changes."""
     changes = attributes.changes(status)
@@ -65,11 +82,13 @@ def replace_file(task, place, status, attributes, fill, default=0o666):
     return "create" if status is None else ", ".join(filter(None, ["content", changes]))
 
 
-def attributes_only(task, place, attributes):
+def attributes_only(
+    task: "Task", place: "PathPlace", attributes: "Attributes"
+) -> "tuple[bool, str, str]":
     """Return (changed, detail, ""). A file with several names is replaced by a copy: the other
     names may be anywhere, and in another user's folder that user may have made them."""
     fd, status = place.open_file()
-    if fd is None:
+    if fd is None or status is None:
         raise Failure("%s disappeared during the operation" % place.path, slug="path-disappeared")
     with os.fdopen(fd, "rb") as file:
         changes = attributes.changes(status)
@@ -85,7 +104,7 @@ def attributes_only(task, place, attributes):
     return bool(changes), changes, ""
 
 
-def _make_absent(task, path):
+def _make_absent(task: "Task", path: str) -> "Result":
     try:
         with safe_paths.open_place(path, follow=False) as place:
             status = place.found
@@ -105,7 +124,7 @@ def _make_absent(task, path):
         return False, "", ""
 
 
-def _remove(folder, name):
+def _remove(folder: int, name: str) -> None:
     """Remove a file or a folder; folders by descriptors, so that no link leads out of them."""
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode):
@@ -120,7 +139,7 @@ def _remove(folder, name):
     os.rmdir(name, dir_fd=folder)
 
 
-def make_directory(task, path, attributes):
+def make_directory(task: "Task", path: str, attributes: "Attributes") -> "tuple[bool, str, str]":
     """Create a directory and those above it, as mkdir -p does; set its attributes."""
     missing = _missing_folders(path)
     if missing and task.check:
@@ -158,12 +177,12 @@ def make_directory(task, path, attributes):
     return bool(missing or changes), "create directory" if missing else changes, ""
 
 
-def made_above(path):
+def made_above(path: str) -> "list[str]":
     """Return the highest folder that the step creates, as an entry of its `writes`."""
     return ["path:" + folder for folder in _missing_folders(path)[:1]]
 
 
-def _missing_folders(path):
+def _missing_folders(path: str) -> "list[str]":
     missing = []
     while path.rstrip("/"):
         try:
@@ -177,7 +196,7 @@ def _missing_folders(path):
     return missing[::-1]
 
 
-def _link_at(task, place, target):
+def _link_at(task: "Task", place: "PathPlace", target: str) -> "Result":
     """Make or replace a symbolic link; refuse to replace anything else."""
     status = place.found
     if status is not None and not stat.S_ISLNK(status.st_mode):

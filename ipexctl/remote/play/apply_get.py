@@ -12,10 +12,17 @@ from ipexctl.remote.play.apply_copy import stat_and_hash
 from ipexctl.remote.play.apply_file import attributes_only
 from ipexctl.remote.play.file_attributes import Attributes
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from http.client import HTTPMessage
+    from typing import IO, Any, BinaryIO
+
+    from ipexctl.remote.play.task import Result, Task
+
 SLOWEST = 10000  # bytes per second, for as long as `timeout` says
 
 
-def apply(task):
+def apply(task: "Task") -> "Result":
     args = task.args
     path = safe_paths.absolute_path(args["dest"])
     task.touches(path)
@@ -36,14 +43,21 @@ def apply(task):
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follow redirects without reading their bodies, which can be of any length."""
 
-    def http_error_302(self, req, fp, code, msg, headers):
+    def http_error_302(
+        self,
+        req: "urllib.request.Request",
+        fp: "IO[bytes]",
+        code: int,
+        msg: str,
+        headers: "HTTPMessage",
+    ) -> "Any":
         fp.close()
         return urllib.request.HTTPRedirectHandler.http_error_302(self, req, fp, code, msg, headers)
 
     http_error_301 = http_error_303 = http_error_307 = http_error_302
 
 
-def _download(args, file):
+def _download(args: "dict[str, Any]", file: "BinaryIO") -> int:
     digest = hashlib.sha256()
     request = urllib.request.Request(args["url"], headers={"User-Agent": "ipexctl"})
     limits = args["size"], args["timeout"], SLOWEST, args["deadline"]

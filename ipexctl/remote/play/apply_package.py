@@ -7,6 +7,10 @@ import time
 
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from ipexctl.remote.play.task import Result, Task
+
 LOCK_WAIT = 120  # seconds for another process that has the manager's lock; in the docs, too
 LOCK_PAUSE = 3.0
 # Messages of package managers, in English: see `variables`.
@@ -21,7 +25,16 @@ class Manager:
     """The commands of a package manager. `versions` prints "installed NAME VERSION" for each
     installed package."""
 
-    def __init__(self, name, program, versions, install, latest, remove, update):
+    def __init__(
+        self,
+        name: str,
+        program: str,
+        versions: "list[str]",
+        install: "list[str]",
+        latest: "list[str]",
+        remove: "list[str]",
+        update: "list[str]",
+    ) -> None:
         self.name = name
         self.program = program
         self.versions = versions
@@ -55,7 +68,7 @@ MANAGERS = (
 )  # fmt: skip
 
 
-def manager_variables():
+def manager_variables() -> "dict[str, str]":
     variables = dict(os.environ)
     variables.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "NEEDRESTART_MODE": "a"})
     variables["ZYPP_LOCK_TIMEOUT"] = str(LOCK_WAIT)
@@ -63,7 +76,7 @@ def manager_variables():
     return variables
 
 
-def apply(task):
+def apply(task: "Task") -> "Result":
     args = task.args
     names, state = args["name"], args["state"]
     task.reads = task.writes = ["packages"]
@@ -90,7 +103,7 @@ def apply(task):
     return before != after, describe_changes(before, after), ""
 
 
-def manager_of(use):
+def manager_of(use: str) -> "Manager":
     for manager in MANAGERS:
         if use in ("auto", manager.name) and shutil.which(
             manager.program, path=manager_variables()["PATH"]
@@ -102,7 +115,7 @@ def manager_of(use):
     )
 
 
-def query_installed(task, manager, names):
+def query_installed(task: "Task", manager: "Manager", names: "list[str]") -> "dict[str, str]":
     """Return {name: version}."""
     plain = [re.split("[=<>:]", name)[0] for name in names]
     _, out = task.program(manager.versions + plain, manager_variables(), quiet=True)
@@ -110,12 +123,12 @@ def query_installed(task, manager, names):
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}
 
 
-def packages_to_change(names, installed, state):
+def packages_to_change(names: "list[str]", installed: "dict[str, str]", state: str) -> "list[str]":
     """Return the packages that have to be changed, as far as versions show it."""
     return [name for name in names if _is_there(name, installed) == (state == "absent")]
 
 
-def _is_there(name, installed):
+def _is_there(name: str, installed: "dict[str, str]") -> bool:
     plain, sign, version = re.split("([=<>~]+|$)", name, maxsplit=1)
     current = installed.get(plain.split(":")[0])
     if current is None:
@@ -123,7 +136,7 @@ def _is_there(name, installed):
     return sign != "=" or current == version or current.split("-")[0] == version
 
 
-def _predict_change(names, state):
+def _predict_change(names: "list[str]", state: str) -> "Result":
     if names:
         return True, "%s %s" % ("remove" if state == "absent" else "install", ", ".join(names)), ""
     if state == "latest":
@@ -131,7 +144,7 @@ def _predict_change(names, state):
     return False, "", ""
 
 
-def _change_packages(task, manager, command, updated):
+def _change_packages(task: "Task", manager: "Manager", command: "list[str]", updated: bool) -> None:
     """Run the package manager; if it finds no package, update its lists and try once more."""
     if manager.name == "dnf":  # numactl=2.0 is numactl-2.0 there
         command = [word if word[:1] == "-" else word.replace("=", "-", 1) for word in command]
@@ -145,7 +158,7 @@ def _change_packages(task, manager, command, updated):
         raise _failure(manager, code, out)
 
 
-def _run(task, command):
+def _run(task: "Task", command: "list[str]") -> "tuple[int, str]":
     """Return (exit code, output). dnf and zypper wait for a lock themselves; apt is run again."""
     end, waits = time.monotonic() + LOCK_WAIT, False
     while True:
@@ -158,14 +171,14 @@ def _run(task, command):
         time.sleep(LOCK_PAUSE)
 
 
-def _failure(manager, code, out):
+def _failure(manager: "Manager", code: int, out: str) -> "Failure":
     return Failure(
         "%s failed (exit %d)" % (manager.name, code), out[-1500:],
         "sudo: true" if os.geteuid() else "", slug="package-manager-failed",
     )  # fmt: skip
 
 
-def describe_changes(before, after):
+def describe_changes(before: "dict[str, str]", after: "dict[str, str]") -> str:
     changes = []
     for name in sorted(set(before) | set(after)):
         old, new = before.get(name), after.get(name)

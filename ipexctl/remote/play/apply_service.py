@@ -5,11 +5,15 @@ import shutil
 
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from ipexctl.remote.play.task import Result, Task
+
 _ACTIVE = ("active", "activating", "reloading")
 _ENABLED = ("enabled", "enabled-runtime", "alias", "static", "indirect", "generated")
 
 
-def apply(task):
+def apply(task: "Task") -> "Result":
     args = task.args
     name = args["name"] if "." in args["name"] else args["name"] + ".service"
     task.reads, task.writes = ["service:" + name, "packages"], ["service:" + name]
@@ -45,14 +49,14 @@ def apply(task):
     return bool(changes), ", ".join(changes), ""
 
 
-def _show(task, name):
+def _show(task: "Task", name: str) -> "dict[str, str]":
     _, out = task.program(
         ["systemctl", "show", "-p", "LoadState,ActiveState,UnitFileState", name], quiet=True
     )
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
-def _systemctl(task, *words):
+def _systemctl(task: "Task", *words: str) -> None:
     code, out = task.program(["systemctl", "--no-ask-password"] + list(words), quiet=True)
     if code:
         hint = "sudo: true" if os.geteuid() else "journalctl -xeu %s" % words[-1]

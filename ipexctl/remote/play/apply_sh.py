@@ -5,8 +5,14 @@ import os
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.safe_paths import absolute_path
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def apply(task):
+    from ipexctl.remote.play.task import Result, Task
+
+
+def apply(task: "Task") -> "Result":
     args = task.args
     folder = absolute_path(args.get("chdir") or "~")
     variables = dict(os.environ)
@@ -30,7 +36,7 @@ def apply(task):
     return args["changes"] != [], "", ""
 
 
-def _touched_paths(args, folder):
+def _touched_paths(args: "dict[str, Any]", folder: str) -> "tuple[list[str], list[str]]":
     """Return the paths the code touches: those of `changes`, and of `creates`."""
     reads = ["exists:" + _path(p, folder) for p in (args["creates"], args["removes"]) if p]
     if args["unless"]:
@@ -42,11 +48,11 @@ def _touched_paths(args, folder):
     return reads, ["any"]
 
 
-def _path(path, folder):
+def _path(path: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
 
 
-def _why_not_needed(task, folder, variables):
+def _why_not_needed(task: "Task", folder: str, variables: "dict[str, str]") -> str:
     """Return why the code need not run; "" if it has to."""
     args = task.args
     if args["creates"] and os.path.lexists(_path(args["creates"], folder)):
@@ -61,7 +67,7 @@ def _why_not_needed(task, folder, variables):
     return ""
 
 
-def _predict_change(args):
+def _predict_change(args: "dict[str, Any]") -> "Result":
     if args["changes"] == []:
         return False, "not run", ""
     if args["creates"] or args["removes"] or args["unless"]:

@@ -6,8 +6,14 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.apply_line import edit_line_in_file
 from ipexctl.remote.play.file_attributes import Attributes
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def apply(task):
+    from ipexctl.remote.play.task import Result, Task
+
+
+def apply(task: "Task") -> "Result":
     args = task.args
     name = args["name"].replace("/", ".")
     path = "/proc/sys/" + name.replace(".", "/")
@@ -28,7 +34,7 @@ def apply(task):
     return bool(changes), ", ".join(changes), diff
 
 
-def _read(path, name):
+def _read(path: str, name: str) -> str:
     try:
         with open(path) as file:
             return " ".join(file.read().split())
@@ -42,7 +48,7 @@ def _read(path, name):
         ) from None
 
 
-def _write(path, name, value):
+def _write(path: str, name: str, value: str) -> None:
     try:
         with open(path, "w") as file:
             file.write(value)
@@ -56,7 +62,7 @@ def _write(path, name, value):
         ) from None
 
 
-def _line_arguments(args, name):
+def _line_arguments(args: "dict[str, Any]", name: str) -> "dict[str, Any]":
     """Return the line of the parameter, as arguments of a `line` step."""
     return {
         "state": args["state"],

@@ -10,10 +10,19 @@ import pwd
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.task import Missing
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ipexctl.remote.play.task import Result, Task
+
+    Account = dict[str, Any]  # uid, groups, shell, home
+
 _PATH = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
 
 
-def apply(task):
+def apply(task: "Task") -> "Result":
     args = task.args
     name = args["name"]
     account = "path:/etc/passwd/" + name
@@ -43,14 +52,14 @@ def apply(task):
     return True, detail, ""
 
 
-def _account(name):
+def _account(name: str) -> "pwd.struct_passwd | None":
     try:
         return pwd.getpwnam(name)
     except KeyError:
         return None
 
 
-def _account_state(entry):
+def _account_state(entry: "pwd.struct_passwd | None") -> "Account | None":
     """Return {uid, groups, shell, home}, without the primary group; None: there is no account."""
     if entry is None:
         return None
@@ -63,14 +72,14 @@ def _account_state(entry):
     }
 
 
-def _first_group(entry):
+def _first_group(entry: "pwd.struct_passwd") -> str:
     try:
         return grp.getgrgid(entry.pw_gid).gr_name
     except KeyError:
         return ""
 
 
-def _wanted_account(args, old):
+def _wanted_account(args: "dict[str, Any]", old: "Account") -> "Account":
     requested = dict(old)
     for key in ("shell", "home"):
         if args[key]:
@@ -84,7 +93,7 @@ def _wanted_account(args, old):
     return requested
 
 
-def _require_free_uid(uid, name):
+def _require_free_uid(uid: int, name: str) -> int:
     try:
         owner = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -94,7 +103,7 @@ def _require_free_uid(uid, name):
     return uid
 
 
-def _require_groups(names):
+def _require_groups(names: "Iterable[str]") -> None:
     for name in names:
         try:
             grp.getgrnam(name)
@@ -108,7 +117,9 @@ def _require_groups(names):
 _OPTIONS = {"uid": "-u", "groups": "-G", "shell": "-s", "home": "-d"}
 
 
-def _command(args, current, requested):
+def _command(
+    args: "dict[str, Any]", current: "Account | None", requested: "Account | None"
+) -> "tuple[list[str], str]":
     """Return (the program and its options, what it changes in words)."""
     if requested is None:
         return ["userdel"] + ["-r"] * args["remove"], "remove"
@@ -124,5 +135,5 @@ def _command(args, current, requested):
     return command, ", ".join(changes) if current else "create"
 
 
-def _option_value(value):
+def _option_value(value: "list[str] | str | int | None") -> str:
     return ",".join(value) if isinstance(value, list) else str("" if value is None else value)

@@ -8,10 +8,16 @@ from ipexctl.common.waiting import wait_until
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.safe_paths import absolute_path
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.play.task import Result, Task
+
 PAUSE = 0.5
 
 
-def apply(task):
+def apply(task: "Task") -> "Result":
     args = task.args
     expected = args["state"] in ("started", "present")
     if args["seconds"]:
@@ -30,7 +36,7 @@ def apply(task):
     return False, "after %.0f s" % took if took >= 1 else "", ""
 
 
-def _is_there(args):
+def _is_there(args: "dict[str, Any]") -> bool:
     if args["path"]:
         return os.path.lexists(absolute_path(args["path"]))
     try:

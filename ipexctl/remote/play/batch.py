@@ -6,8 +6,16 @@ import time
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.play.task import Task, apply_step
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def op_steps(call, steps, check, diff, password=""):
+    from ipexctl.remote.main import Call
+
+
+def op_steps(
+    call: "Call", steps: "list[dict[str, Any]]", check: bool, diff: bool, password: str = ""
+) -> "dict[str, Any]":
     """{steps: [{number, module, args, sudo, ignore_errors, retries, delay}], check, diff,
     password?} -> {}
 
@@ -36,7 +44,7 @@ def op_steps(call, steps, check, diff, password=""):
     return {}
 
 
-def op_sudo(call, password=""):
+def op_sudo(call: "Call", password: str = "") -> "dict[str, Any]":
     """{password?} -> {}. Raises Failure if this user cannot become root without a question."""
     from ipexctl.remote.play.sudo_worker import run_as_root
 
@@ -44,7 +52,7 @@ def op_sudo(call, password=""):
     return {}
 
 
-def _run(call, step, check, diff):
+def _run(call: "Call", step: "dict[str, Any]", check: bool, diff: bool) -> "dict[str, Any]":
     number = step["number"]
     call.emit({"event": "begin", "number": number})
     retries = step["retries"]
@@ -61,8 +69,8 @@ def _run(call, step, check, diff):
     return end
 
 
-def _run_once(call, step, check, diff):
-    def emit(event):
+def _run_once(call: "Call", step: "dict[str, Any]", check: bool, diff: bool) -> "dict[str, Any]":
+    def emit(event: "dict[str, Any]") -> None:
         call.emit(dict(event, number=step["number"]))
 
     task = Task(

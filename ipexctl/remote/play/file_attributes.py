@@ -8,6 +8,11 @@ import stat
 
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
 _OPERATION = re.compile(r"([=+-])([rwxXst]+|[ugo]?)")
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
 _SPECIAL = {"u": 0o4000, "g": 0o2000, "o": 0o1000}
@@ -18,12 +23,12 @@ _HIGHEST_ID = (1 << 32) - 2  # the number above means "unchanged"
 class Attributes:
     """The attributes that a step requests; None: unchanged."""
 
-    def __init__(self, args):
+    def __init__(self, args: "Mapping[str, Any]") -> None:
         self.mode = args.get("mode") or ""
         self.owner = user_id(args.get("owner") or "")
         self.group = group_id(args.get("group") or "")
 
-    def changes(self, status):
+    def changes(self, status: "os.stat_result | None") -> str:
         """Return in words what has to change for a file (a stat, or None); "": nothing."""
         if status is None:
             return ""
@@ -37,11 +42,11 @@ class Attributes:
             changes.append("group %d -> %d" % (status.st_gid, self.group))
         return ", ".join(changes)
 
-    def _desired_modes(self, status):
+    def _desired_modes(self, status: "os.stat_result") -> "tuple[int, int]":
         mode = stat.S_IMODE(status.st_mode)
         return mode, mode_of(self.mode, mode, stat.S_ISDIR(status.st_mode)) if self.mode else mode
 
-    def apply(self, fd, path=""):
+    def apply(self, fd: int, path: str = "") -> None:
         """Set the attributes of an open file. The owner comes first: chown clears setuid bits."""
         status = os.fstat(fd)
         owner = status.st_uid if self.owner is None else self.owner
@@ -55,14 +60,14 @@ class Attributes:
         except PermissionError:
             raise _not_permitted(path) from None
 
-    def fits_in_place(self, status):
+    def fits_in_place(self, status: "os.stat_result") -> bool:
         """Decide whether to change the file itself: not if it has other names, nor to set a setuid
         bit for another user, who may have it open for writing."""
         trusted = status.st_uid in (0, os.geteuid())
         setuid = self.mode and self._desired_modes(status)[1] & 0o6000
         return status.st_nlink == 1 and (trusted or not setuid)
 
-    def apply_new(self, fd, old, default):
+    def apply_new(self, fd: int, old: "os.stat_result | None", default: int) -> None:
         """Set the attributes of a file that is to replace `old` (a stat, or None)."""
         if old is None:
             os.fchmod(fd, default & ~_umask())
@@ -77,24 +82,24 @@ class Attributes:
         self.apply(fd)
 
 
-def require_owner(status, path):
+def require_owner(status: "os.stat_result", path: str) -> None:
     """Raise Failure in a check unless this user may change the attributes: the owner or root."""
     if os.geteuid() not in (0, status.st_uid):
         raise _not_permitted(path)
 
 
-def _not_permitted(path):
+def _not_permitted(path: str) -> "Failure":
     what = "cannot change %s: it belongs to another user" % (path or "the attributes")
     return Failure(what, hint="sudo: true", slug="not-permitted")
 
 
-def _umask():
+def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
 
 
-def mode_of(text, old_mode, is_folder):
+def mode_of(text: str, old_mode: int, is_folder: bool) -> int:
     """Return the mode for 0644, 644, u+x, u=rw,go= or g=u, as chmod reads them."""
     if text.isdigit():
         return int(text, 8)
@@ -106,7 +111,7 @@ def mode_of(text, old_mode, is_folder):
     return mode
 
 
-def _change_mode(mode, who, sign, perms, is_folder):
+def _change_mode(mode: int, who: str, sign: str, perms: str, is_folder: bool) -> int:
     """Apply one operation, such as u+x, to a mode as chmod does."""
     users = "ugo" if not who or "a" in who else "".join(set(who))
     mask = 0 if who else _umask()
@@ -123,22 +128,22 @@ def _change_mode(mode, who, sign, perms, is_folder):
     return mode & ~bits if sign == "-" else mode | bits
 
 
-def _permission_bits(mode, perms, is_folder):
+def _permission_bits(mode: int, perms: str, is_folder: bool) -> int:
     if perms in ("u", "g", "o"):  # copy the bits of that class
         return mode >> _SHIFTS[perms] & 7
     runs = "x" in perms or "X" in perms and (is_folder or mode & 0o111)
     return ("r" in perms) * 4 | ("w" in perms) * 2 | bool(runs)
 
 
-def user_id(text):
+def user_id(text: str) -> "int | None":
     return _look_up_id(text, "user", lambda: pwd.getpwnam(text).pw_uid)
 
 
-def group_id(text):
+def group_id(text: str) -> "int | None":
     return _look_up_id(text, "group", lambda: grp.getgrnam(text).gr_gid)
 
 
-def _look_up_id(text, kind, look_up):
+def _look_up_id(text: str, kind: str, look_up: "Callable[[], int]") -> "int | None":
     if not text:
         return None
     if _NUMBER.match(text) and int(text) <= _HIGHEST_ID:

@@ -2,6 +2,10 @@
 
 from ipexctl.remote.play.sudo_worker import run_as_root
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from ipexctl.remote.main import Call
+
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # after a pause, so that the reply is sent; the terminal that sudo may make for it ends before
 _COMMAND = (
@@ -10,13 +14,13 @@ _COMMAND = (
 )
 
 
-def op_begin(call, password=""):
+def op_begin(call: "Call", password: str = "") -> "dict[str, str]":
     """{password?} -> {boot_id}: the id before the reboot."""
     reply = op_boot_id(call)
     run_as_root(["/bin/sh", "-c", _COMMAND], password)
     return reply
 
 
-def op_boot_id(call):
+def op_boot_id(call: "Call") -> "dict[str, str]":
     with open(BOOT_ID) as file:
         return {"boot_id": file.read().strip()}

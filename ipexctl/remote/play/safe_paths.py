@@ -14,6 +14,11 @@ from ipexctl.common.locks import is_named, try_lock
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.task import Missing
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
 MOST_LINKS = 40
 MOST_BYTES = 16 << 20  # limit of a file that is read completely
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
@@ -25,22 +30,22 @@ _TRIES = 20
 class PathPlace:
     """An open folder and a name in it. `found`: the lstat of that name, None: not there."""
 
-    def __init__(self, folder, name, path):
+    def __init__(self, folder: int, name: str, path: str) -> None:
         self.folder = folder
         self.name = name
         self.path = path
 
     @property
-    def found(self):
+    def found(self) -> "os.stat_result | None":
         try:
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
-    def read(self):
+    def read(self) -> "tuple[bytes | None, os.stat_result | None]":
         """Return (content, stat) of a regular file, read at once; (None, None): not there."""
         fd, status = self.open_file()
-        if fd is None:
+        if fd is None or status is None:
             return None, None
         with os.fdopen(fd, "rb") as file:
             if status.st_size > MOST_BYTES:
@@ -50,7 +55,7 @@ class PathPlace:
                 )
             return file.read(), status
 
-    def open_file(self):
+    def open_file(self) -> "tuple[int | None, os.stat_result | None]":
         """Return (descriptor to read, stat) of a regular file; (None, None): not there.
 
         The stat is of the open file: in another user's folder, the name may have changed since.
@@ -67,7 +72,7 @@ class PathPlace:
             self.require_file(status)
         return fd, status
 
-    def require_file(self, status):
+    def require_file(self, status: "os.stat_result") -> None:
         if not stat.S_ISREG(status.st_mode):
             raise Failure(
                 "%s is %s, not a file" % (self.path, describe_file_type(status)),
@@ -75,13 +80,13 @@ class PathPlace:
                 slug="wrong-file-kind",
             )
 
-    def require_writable(self):
+    def require_writable(self) -> None:
         """Raise Failure in a check unless a file here may be made, replaced or removed."""
         if not os.access("/proc/self/fd/%d" % self.folder, os.W_OK | os.X_OK):
             raise not_written(self.path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
     @contextmanager
-    def open_replacement(self):
+    def open_replacement(self) -> "Iterator[BinaryIO]":
         """Open a new file that replaces the old one once it is completely on the disk."""
         name = NEW % self.name[:MOST_OF_NAME]
         try:
@@ -99,7 +104,7 @@ class PathPlace:
 
 
 @contextmanager
-def open_place(path, follow=True):
+def open_place(path: str, follow: bool = True) -> "Iterator[PathPlace]":
     """Return the Place of an absolute or ~ path. `follow`: follow a link at the path itself.
 
     Raises Failure if a folder is missing or a link must not be followed.
@@ -112,7 +117,7 @@ def open_place(path, follow=True):
         os.close(folder)
 
 
-def absolute_path(path):
+def absolute_path(path: str) -> str:
     full = os.path.expanduser(path)
     if not full.startswith("/") or "\0" in full:
         raise Failure(
@@ -121,7 +126,7 @@ def absolute_path(path):
     return full
 
 
-def _walk_folders(path, follow):
+def _walk_folders(path: str, follow: bool) -> "tuple[int, str, str]":
     """Return (descriptor of a folder, name in it, path of both without links).
 
     `..` goes back to the folder that was open before, wherever it may have been moved.
@@ -158,18 +163,18 @@ def _walk_folders(path, follow):
             os.close(folder)
 
 
-def _parts(path):
+def _parts(path: str) -> "list[str]":
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _read_link(folder, name):
+def _read_link(folder: int, name: str) -> "str | None":
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError:
         return None
 
 
-def _enter_folder(folder, name, parent):
+def _enter_folder(folder: int, name: str, parent: str) -> int:
     try:
         child = os.open(name, _FOLDER, dir_fd=folder)
     except OSError as e:
@@ -181,7 +186,7 @@ def _enter_folder(folder, name, parent):
     return child
 
 
-def _refuse_unsafe(folder, parent, name, links):
+def _refuse_unsafe(folder: int, parent: str, name: str, links: int) -> None:
     """Raise Failure if another user could have made this link."""
     path = os.path.join(parent, name)
     if links > MOST_LINKS:
@@ -201,7 +206,7 @@ def _refuse_unsafe(folder, parent, name, links):
 # --- new files -----------------------------------------------------------------------------------
 
 
-def new_file(folder, name, path):
+def new_file(folder: int, name: str, path: str) -> int:
     """Return the descriptor of a new file, locked by this process.
 
     Two plays may write a file at the same time. The leftover of a killed one is removed.
@@ -221,7 +226,7 @@ def new_file(folder, name, path):
     )
 
 
-def _remove_stale(folder, name, path):
+def _remove_stale(folder: int, name: str, path: str) -> None:
     """Remove the new file of a play that was killed; raise Failure if a play still writes it."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -241,28 +246,28 @@ def _remove_stale(folder, name, path):
         os.close(fd)
 
 
-def remove_left(folder, name):
+def remove_left(folder: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=folder)
     except OSError:
         pass
 
 
-def not_written(path, error):
+def not_written(path: str, error: "OSError") -> "Failure":
     folder = os.path.dirname(path)
     hints = {
         errno.ENOSPC: "df -h %s" % folder,
         errno.EDQUOT: "quota -s",
         errno.EPERM: "lsattr -d %s %s" % (folder, path),
         errno.EACCES: "sudo: true",
-    }
+    }  # type: dict[int | None, str]
     reason = error.strerror or str(error)
     return Failure(
         "cannot write %s: %s" % (path, reason), hint=hints.get(error.errno, ""), slug="write-failed"
     )
 
 
-def describe_file_type(status):
+def describe_file_type(status: "os.stat_result") -> str:
     mode = status.st_mode
     for test, word in (
         (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"),

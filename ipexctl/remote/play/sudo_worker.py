@@ -15,6 +15,12 @@ from ipexctl.common.frames import Frames
 from ipexctl.remote.child_processes import start_process_group
 from ipexctl.remote.failure import Failure, failure_document
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 PATIENCE = 20.0
 _WRONG, _ASKS = "incorrect password", "password is required"  # messages of sudo in English
 # If sudo does not read a password, the agent skips the line with it.
@@ -31,7 +37,7 @@ _BOOT = (
 class SudoWorker:
     """The agent of root; `run` starts it for the first step that needs it."""
 
-    def __init__(self, call, password):
+    def __init__(self, call: "Call", password: str) -> None:
         self.call = call
         self.password = password
         self.number = 0  # of the last request
@@ -39,7 +45,7 @@ class SudoWorker:
         self.frames = None  # type: Frames | None
         self.refused = None  # type: Failure | None  # no second try: accounts get locked
 
-    def run(self, request):
+    def run(self, request: "dict[str, Any]") -> "dict[str, Any]":
         """Run an op_steps of one step in root's agent and relay its events. Return the end."""
         self.number += 1
         end = {"event": "end", "number": request["steps"][0]["number"]}
@@ -56,7 +62,7 @@ class SudoWorker:
         self.call.emit(end)
         return end
 
-    def _relay_frames(self, frames):
+    def _relay_frames(self, frames: "Frames") -> "dict[str, Any]":
         """Relay the events of root's agent to the controller. Return the end of the step."""
         end = {}  # type: dict[str, object]
         while True:
@@ -74,13 +80,13 @@ class SudoWorker:
             if header["event"] == "end":
                 end = header
 
-    def _end_failure(self):
+    def _end_failure(self) -> "Failure":
         self.frames = None
         return Failure(
             "the process under sudo has ended", self._last_words(), slug="sudo-process-ended"
         )
 
-    def _pass_on(self, frames):
+    def _pass_on(self, frames: "Frames") -> None:
         """Pass the file that root's agent needs on from the controller."""
         while True:
             frame = self.call.recv()
@@ -92,7 +98,7 @@ class SudoWorker:
             if header.get("last"):
                 return
 
-    def _start(self):
+    def _start(self) -> "Frames":
         """Start root's agent under sudo, and return its Frames. Raise Failure if sudo refuses."""
         command = _sudo_command(self.password) + [sys.executable, "-ISc", _BOOT]
         process = self.process = subprocess.Popen(
@@ -115,12 +121,12 @@ class SudoWorker:
         self.frames = frames
         return frames
 
-    def _last_words(self):
+    def _last_words(self) -> str:
         self.kill()
         assert self.process and self.process.stderr
         return self.process.stderr.read().decode("utf-8", "replace").strip()[-2000:]
 
-    def kill(self):
+    def kill(self) -> None:
         """Close stdin, which ends root's agent; also signal sudo, which may pass it on."""
         if self.process is None:
             return
@@ -137,12 +143,12 @@ class SudoWorker:
                 pass
 
 
-def _sudo_command(password):
+def _sudo_command(password: str) -> "list[str]":
     """Return the sudo command. -k ignores a cached login, so that the password is always read."""
     return ["sudo", "-k", "-S", "-p", "", "--"] if password else ["sudo", "-n", "--"]
 
 
-def _sudo_environment():
+def _sudo_environment() -> "dict[str, str]":
     """Return variables with which sudo speaks English. Steps keep the characters of the login."""
     variables = dict(os.environ, LC_MESSAGES="C")
     if "LC_ALL" in variables:
@@ -150,7 +156,7 @@ def _sudo_environment():
     return variables
 
 
-def run_as_root(command, password):
+def run_as_root(command: "list[str]", password: str) -> None:
     """Run a command as root. Raise Failure if sudo would ask, or refuses."""
     try:
         process = subprocess.Popen(
@@ -169,7 +175,7 @@ def run_as_root(command, password):
         raise _refusal_failure(out.decode("utf-8", "replace").strip(), password)
 
 
-def _refusal_failure(message, password):
+def _refusal_failure(message: str, password: str) -> "Failure":
     import getpass
 
     user = getpass.getuser()

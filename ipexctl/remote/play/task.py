@@ -7,6 +7,16 @@ import threading
 from ipexctl.remote.failure import Failure, bug_document, failure_document
 from ipexctl.remote.main import find_operation
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import subprocess
+    from collections.abc import Callable
+    from typing import IO, Any, BinaryIO
+
+    from ipexctl.remote.main import Frame
+
+    Result = tuple[bool | None, str, str]  # whether a step changed something, what, the diff
+
 DIFF_LIMIT = 1 << 16
 OUTPUT_LIMIT = 1 << 16  # bytes of a program's output, for messages
 LINE_LIMIT = 1 << 14
@@ -19,7 +29,15 @@ class Missing(Failure):
 class Task:
     """One step. `check`: change nothing. `emit`, `recv`: frames to and from the controller."""
 
-    def __init__(self, args, check, diff, emit, recv, at_end):
+    def __init__(
+        self,
+        args: "dict[str, Any]",
+        check: bool,
+        diff: bool,
+        emit: "Callable[[dict[str, Any]], object]",
+        recv: "Callable[[], Frame | None]",
+        at_end: "list[Callable[[], object]]",
+    ) -> None:
         self.args = args
         self.check = check
         self.diff = diff
@@ -31,18 +49,19 @@ class Task:
         self.reads = []  # type: list[str]
         self.writes = []  # type: list[str]
         self.failure = {}  # type: dict[str, str]  # what fails, in a check unless a step changes it
-        self.if_missing = (None, "", "")  # what `apply` returns in a check if a path is missing
+        # what `apply` returns in a check if a path is missing
+        self.if_missing = (None, "", "")  # type: Result
 
-    def touches(self, *paths):
+    def touches(self, *paths: str) -> None:
         """Record these paths as read and written, and the paths to which links lead now."""
         names = {os.path.normpath(path) for path in paths} | {os.path.realpath(p) for p in paths}
         self.reads = ["path:" + name for name in sorted(names)]
         self.writes = list(self.reads)
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         self.emit({"event": "line", "text": text[:LINE_LIMIT]})
 
-    def receive(self, sha256, file):
+    def receive(self, sha256: str, file: "BinaryIO") -> None:
         """Receive the content of a file of the controller and write it to `file`."""
         import hashlib  # late, here and below: importing takes milliseconds
 
@@ -71,7 +90,15 @@ class Task:
                 slug="file-changed-while-sent",
             )
 
-    def program(self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False):
+    def program(
+        self,
+        command: "list[str]",
+        variables: "dict[str, str] | None" = None,
+        folder: str = "/",
+        stdin: bytes = b"",
+        timeout: float = 0,
+        quiet: bool = False,
+    ) -> "tuple[int, str]":
         """Run a program and relay its lines. Return (exit code, the end of its output)."""
         import subprocess
 
@@ -97,19 +124,20 @@ class Task:
             finally:
                 timer.cancel()
 
-    def _output(self, process, stdin, quiet):
+    def _output(self, process: "subprocess.Popen[bytes]", stdin: bytes, quiet: bool) -> str:
         writer = threading.Thread(target=_feed_stdin, args=(process.stdin, stdin))
         writer.daemon = True
         writer.start()
-        tail = b""
-        for line in iter(lambda: process.stdout.readline(LINE_LIMIT), b""):
+        stdout, tail = process.stdout, b""
+        assert stdout
+        for line in iter(lambda: stdout.readline(LINE_LIMIT), b""):
             tail = (tail + line)[-OUTPUT_LIMIT:]
             if not quiet:
                 self.say(line.decode("utf-8", "replace").rstrip("\r\n"))
         return tail.decode("utf-8", "replace").strip()
 
 
-def _feed_stdin(pipe, data):
+def _feed_stdin(pipe: "IO[bytes]", data: bytes) -> None:
     try:
         pipe.write(data)
         pipe.close()
@@ -117,16 +145,16 @@ def _feed_stdin(pipe, data):
         pass
 
 
-def _accounts_of_files(args):
+def _accounts_of_files(args: "dict[str, Any]") -> "list[str]":
     """Return the accounts that own the step's files; an earlier step `user` may add them."""
     kinds = (("owner", "passwd"), ("group", "group"))
     return ["path:/etc/%s/%s" % (file, args[key]) for key, file in kinds if args.get(key)]
 
 
-def apply_step(module, task):
+def apply_step(module: str, task: "Task") -> "dict[str, Any]":
     """Call `apply` of a step's module, and return (changed, detail, diff) for the controller.
     `changed` None: it cannot be known."""
-    result = None, "", ""
+    result = None, "", ""  # type: Result
     try:
         result = find_operation("play.%s.apply" % module, prefix="")(task)
     except Failure as e:
@@ -148,7 +176,7 @@ def apply_step(module, task):
         "diff": diff[:DIFF_LIMIT],
         "reads": task.reads,
         "writes": task.writes,
-    }
+    }  # type: dict[str, Any]
     if task.failure:
         end.update(failure=task.failure, reads=task.reads + _accounts_of_files(task.args))
     return end

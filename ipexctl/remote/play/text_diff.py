@@ -4,7 +4,7 @@ MOST_DIFF_BYTES = 1 << 18  # of a file
 MOST_CHANGED = 1500  # lines: difflib's time is quadratic
 
 
-def text_diff(path, old, new):
+def text_diff(path: str, old: bytes, new: bytes) -> str:
     """Return a unified diff of two texts; if they are binary or large, say so instead."""
     if max(len(old), len(new)) > MOST_DIFF_BYTES:
         return "%s: %d -> %d bytes, too large for a diff\n" % (path, len(old), len(new))
@@ -21,7 +21,7 @@ def text_diff(path, old, new):
     return "".join(lines)
 
 
-def _count_changed_lines(before, after):
+def _count_changed_lines(before: str, after: str) -> "tuple[int, int]":
     """Count the lines of each text between the common start and the common end."""
     old, new = before.split("\n"), after.split("\n")
     start, most = 0, min(len(old), len(new))
@@ -33,7 +33,7 @@ def _count_changed_lines(before, after):
     return len(old) - start - end, len(new) - start - end
 
 
-def _lines(text):
+def _lines(text: str) -> "list[str]":
     """Split only at line feeds: str.splitlines splits at other characters, too."""
     lines = [line + "\n" for line in text.split("\n")]
     if lines[-1] == "\n":
