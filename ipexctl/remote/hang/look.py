@@ -15,12 +15,19 @@ from ipexctl.remote.hang import process_state, python_stacks, waiting_loop
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper, socket_table
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    Row = dict[str, Any]  # of a rank, of one of its processes, or of a thread
+    Processes = dict[int, tuple[str, int]]  # state and parent by process id
+
 ANSWERS, ENDS = 0.4, 0.6  # seconds to wait after the interval: for answers, for all threads
 CHILDREN, CHILD_THREADS, ASKED, CONNECTIONS, FRAMES = 16, 4, 64, 32, 40
 FORKS = "/multiprocessing/popen_fork.py"
 
 
-def look_at_ranks(site, ranks, seconds=1.0):
+def look_at_ranks(site: "str | None", ranks: "dict[int, int]", seconds: float = 1.0) -> "list[Row]":
     """Return a dict for each rank. `ranks`: {rank: pid of its script}; `site`: the folder of
     rank_site.py, or None; `seconds`: the time over which CPU use is measured."""
     start = time.monotonic()
@@ -44,12 +51,12 @@ def look_at_ranks(site, ranks, seconds=1.0):
 class Connections:
     """The TCP connections of this host; none if the kernel does not report them."""
 
-    def __init__(self):
-        self.found = []  # type: list
+    def __init__(self) -> None:
+        self.found = []  # type: list[socket_table.Connection]
         self.peers = {}  # type: dict[int, str]  # inode -> the other end
         self.thread = start_thread(self.read)
 
-    def read(self):
+    def read(self) -> None:
         try:
             connections = list(socket_table.list_connections())
         except (OSError, struct.error):
@@ -57,7 +64,7 @@ class Connections:
         self.peers = {row.inode: host_port(*row.key[2:]) for row in connections if row.inode}
         self.found = connections
 
-    def of(self, pid, parent):
+    def of(self, pid: int, parent: int) -> "list[list[Any]]":
         """Return up to CONNECTIONS rows of a rank's connections, unanswered ones first."""
         inodes = socket_table.own_sockets(pid, parent)
         rows = []
@@ -71,17 +78,17 @@ class Connections:
 
 
 class RankLooker:
-    def __init__(self, site, rank, pid, alive):
+    def __init__(self, site: "str | None", rank: int, pid: int, alive: "Processes") -> None:
         self.site, self.pid = site, pid
         self.parent = alive.get(pid, ("X", 0))[1]
         self.below = sorted(rank_wrapper.find_descendant_pids(pid, alive))
-        self.seen = {}  # type: dict[int, dict]  # child process id -> its state
+        self.seen = {}  # type: dict[int, Row]  # child process id -> its state
         self.our_cpu = 0.0  # CPU seconds that answers to this look took
-        self.row = self.make_empty_row(rank)  # type: dict
+        self.row = self.make_empty_row(rank)
         self.began = time.monotonic()
         self.before = self.read_cpu_use([pid] + self.below)
 
-    def make_empty_row(self, rank):
+    def make_empty_row(self, rank: int) -> "Row":
         """Return the row of a rank about which nothing could be found out yet."""
         return {
             "rank": rank,
@@ -99,18 +106,18 @@ class RankLooker:
             "connections": [],
         }
 
-    def read_cpu_use(self, pids):
+    def read_cpu_use(self, pids: "list[int]") -> "tuple[dict[int, float], float]":
         cpu = {pid: process_state.cpu_seconds(pid) for pid in pids}
         return cpu, process_state.cpu_seconds("%d/task/%d" % (self.pid, self.pid), False)
 
-    def examine(self, connections, deadline):
+    def examine(self, connections: "Connections", deadline: float) -> None:
         try:
             self.look_at_kernel()
             self.ask(connections, deadline)
         except (OSError, ValueError, KeyError, IndexError, struct.error):
             pass  # the rank ended meanwhile: what was found stays
 
-    def look_at_kernel(self):
+    def look_at_kernel(self) -> None:
         """Read the kernel's view before asking the rank: an answer would show up in it."""
         for pid in self.below[:ASKED]:
             self.seen[pid] = process_state.kernel_state("/proc/%d" % pid)
@@ -119,7 +126,7 @@ class RankLooker:
         self.row.update(process_state.kernel_state("/proc/%d" % self.pid))
         self.row["state"] = process_state.read_process_state(self.pid)
 
-    def ask(self, connections, deadline):
+    def ask(self, connections: "Connections", deadline: float) -> None:
         """Ask the rank and its children for their stacks and waits, until `deadline`."""
         pids = [self.pid] + self.below[:ASKED]
         stacks = {pid: python_stacks.Question(self.site, pid) for pid in pids}
@@ -135,7 +142,7 @@ class RankLooker:
                 row["blocked_on"]["pids"] = holders[:CHILDREN]
         self.row["connections"] = connections.of(self.pid, self.parent)
 
-        def is_answered():
+        def is_answered() -> bool:
             finished = [question.is_over(time.monotonic()) for question in stacks.values()]
             return all(finished) and recorded.is_over()
 
@@ -153,7 +160,7 @@ class RankLooker:
                 threads[:1] = map(without_parent, threads[:1])
             self.find_source(row, pid)
 
-    def find_source(self, row, pid):
+    def find_source(self, row: "Row", pid: int) -> None:
         """Add the line of each thread's own code, and whether the main thread's loop only waits."""
         folder = link_of("/proc/%d/cwd" % pid)
         for thread in row["threads"]:
@@ -169,12 +176,12 @@ class RankLooker:
                 row["source"] = thread["source"]
                 row["waits_in_loop"] = has_line and waiting_loop.waits_in_loop(lines, line)
 
-    def measure(self, alive):
+    def measure(self, alive: "Processes") -> None:
         pids = [self.pid] + sorted(rank_wrapper.find_descendant_pids(self.pid, alive))
         self.seconds = time.monotonic() - self.began
         self.after = self.read_cpu_use(pids)
 
-    def result(self, alive):
+    def result(self, alive: "Processes") -> "Row":
         """Return the rank's row, with the CPU use over the interval and its child processes."""
         (cpu, main), (cpu_after, main_after) = self.before, self.after
         row = dict(self.row)
@@ -186,7 +193,9 @@ class RankLooker:
         row["children"] = children[:CHILDREN]
         return row
 
-    def describe_child(self, pid, alive, before, after):
+    def describe_child(
+        self, pid: int, alive: "Processes", before: "dict[int, float]", after: "dict[int, float]"
+    ) -> "Row":
         state, parent = alive.get(pid, ("X", 0))[:2]
         kernel_view = self.seen.get(pid, {})
         name = read_text("/proc/%d/comm" % pid).strip()[: process_state.NAME]
@@ -195,28 +204,30 @@ class RankLooker:
         threads = shorten_stacks(kernel_view.get("threads", []))[:CHILD_THREADS]
         return dict(kernel_view, **row, state=state, threads=threads)
 
-    def share(self, seconds):
+    def share(self, seconds: float) -> float:
         return round(max(0.0, seconds / max(self.seconds, 0.001)), 3)
 
 
-def without_parent(thread):
+def without_parent(thread: "Row") -> "Row":
     """Cut the parent's frames off the stack of a process forked by multiprocessing."""
     frames = thread["frames"]
     ends = [i for i, frame in enumerate(frames) if frame[0].endswith(FORKS)]
     return dict(thread, frames=frames[: ends[0]] if ends else frames)
 
 
-def shorten_stacks(threads):
+def shorten_stacks(threads: "list[Row]") -> "list[Row]":
     return [dict(thread, frames=thread["frames"][:FRAMES]) for thread in threads]
 
 
-def set_blocked_on(row, pid, connections):
+def set_blocked_on(row: "Row", pid: int, connections: "Connections") -> None:
     call, channel = row["syscall"], row["wchan"]
     waits = process_state.blocked_on(pid, call, channel, connections.peers)
     row["blocked_on"] = None if row["state"] in "RX" else waits
 
 
-def add_waits(threads, waits, pid, connections):
+def add_waits(
+    threads: "list[Row]", waits: "list[Row]", pid: int, connections: "Connections"
+) -> None:
     """Add to each thread what its rank reports about it, and what it does in the kernel."""
     reports = {row.get("id"): row for row in waits}
     for thread in threads:

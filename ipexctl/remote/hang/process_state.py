@@ -12,6 +12,10 @@ import struct
 from ipexctl.common.processes import fields_of, stat_of
 from ipexctl.common.tolerant_reads import link_of, names_in, read_text
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
 TICKS = float(os.sysconf("SC_CLK_TCK"))
 PATH, NAME = 400, 60  # characters of one that are kept
 MOST_THREADS = 512
@@ -54,7 +58,7 @@ IDLE_WAITS = (
 Thread = collections.namedtuple("Thread", "id state blocked pending")
 
 
-def read_process_state(pid):
+def read_process_state(pid: int) -> str:
     """Return the state of the main thread, or T if all threads are stopped."""
     words = stat_of("%d/task/%d" % (pid, pid))[1]
     if not words or words[0] == "T":
@@ -63,7 +67,7 @@ def read_process_state(pid):
     return words[0]
 
 
-def list_threads(pid):
+def list_threads(pid: int) -> "list[Thread]":
     threads = []
     for name in names_in("/proc/%d/task" % pid)[:MOST_THREADS]:
         status = status_of("/proc/%d/task/%s" % (pid, name))
@@ -73,24 +77,24 @@ def list_threads(pid):
     return threads
 
 
-def status_of(folder):
+def status_of(folder: str) -> "dict[str, str]":
     return fields_of(read_text(folder + "/status"))
 
 
-def cpu_seconds(pid, with_children=True):
+def cpu_seconds(pid: "int | str", with_children: bool = True) -> float:
     """Return the CPU time of a process, or of a thread (PID/task/TID), including children that have
     ended, so that nothing is lost when one ends."""
     words = stat_of(pid)[1][11 : 15 if with_children else 13]
     return sum(int(word) for word in words) / TICKS
 
 
-def idle_wait(pid):
+def idle_wait(pid: int) -> str:
     """Return what the main thread of a process waits for: a name in IDLE_WAITS, "" for all else."""
     channel = wait_channel("/proc/%d/task/%d" % (pid, pid))
     return next((what for what, words in IDLE_WAITS if re.search(words, channel)), "")
 
 
-def exit_status(pid):
+def exit_status(pid: int) -> str:
     """Return how a zombie process ended: "signal 9", "exit code 1", or ""."""
     words = stat_of(pid)[1]
     if len(words) < 50 or words[0] != "Z":
@@ -99,14 +103,14 @@ def exit_status(pid):
     return "signal %d" % (status & 127) if status & 127 else "exit code %d" % (status >> 8)
 
 
-def kernel_state(task):
+def kernel_state(task: str) -> "dict[str, Any]":
     """Return what one thread does in the kernel. `task`: its folder in /proc."""
     call, channel = system_call(task), wait_channel(task)
     words = stat_of(task[len("/proc/") :])[1]
     return {"state": words[0] if words else "X", "wchan": channel, "syscall": call}
 
 
-def system_call(task):
+def system_call(task: str) -> "list[int] | None":
     """Return [number, its first three arguments]; None: not in a call, or not readable."""
     words = read_text(task + "/syscall").split()
     if len(words) < 7 or not words[0].isdigit():
@@ -114,18 +118,20 @@ def system_call(task):
     return [int(words[0])] + [int(word, 16) for word in words[1:4]]
 
 
-def wait_channel(task):
+def wait_channel(task: str) -> str:
     name = read_text(task + "/wchan").strip()
     return "" if name == "0" else name[:NAME]
 
 
-def blocked_on(pid, call, channel, peers):
+def blocked_on(
+    pid: int, call: "list[int] | None", channel: str, peers: "dict[int, str]"
+) -> "dict[str, str] | None":
     """Return what the main thread waits for, or None. `peers`: socket inode -> its other end."""
     if call is None:
         what = next((what for what, words in WAITS if re.search(words, channel)), None)
         return {"what": what, "path": "", "fs": "", "peer": ""} if what else None
     number, first, second, _ = call
-    calls = CALLS.get(os.uname().machine, {})  # type: dict
+    calls = CALLS.get(os.uname().machine, {})  # type: dict[str, Any]
     kind = next((k for k in calls if k != "path" and number in calls[k]), "")
     if kind == "file":
         return open_file(pid, first, channel, peers)
@@ -150,11 +156,13 @@ def blocked_on(pid, call, channel, peers):
     return None
 
 
-def describe_blocker(what="", path="", fs="", peer=""):
+def describe_blocker(
+    what: str = "", path: str = "", fs: str = "", peer: str = ""
+) -> "dict[str, str]":
     return {"what": what, "path": path[:PATH], "fs": fs[:NAME], "peer": peer[:NAME]}
 
 
-def open_file(pid, number, channel, peers):
+def open_file(pid: int, number: int, channel: str, peers: "dict[int, str]") -> "dict[str, str]":
     name = link_of("/proc/%d/fd/%d" % (pid, number))
     kind, _, inode = name.partition(":[")
     if kind == "socket":
@@ -166,23 +174,23 @@ def open_file(pid, number, channel, peers):
     return describe_blocker("file", path=name, fs=file_system(pid, name))
 
 
-def has_open(pid, name):
+def has_open(pid: int, name: str) -> bool:
     """Return whether a process has that file or pipe open."""
     folder = "/proc/%d/fd" % pid
     return any(link_of("%s/%s" % (folder, number)) == name for number in names_in(folder))
 
 
-def read_poll_fds(pid, address, count):
+def read_poll_fds(pid: int, address: int, count: int) -> "list[int]":
     data = read_process_memory(pid, address, 8 * min(count, 64))
     return [number for number, _ in struct.iter_unpack("=iI", data[: len(data) & ~7])]
 
 
-def watched_by(pid, number):
+def watched_by(pid: int, number: int) -> "list[int]":
     numbers = re.findall(r"^tfd: +(\d+)", read_text("/proc/%d/fdinfo/%d" % (pid, number)), re.M)
     return [int(word) for word in numbers[:64]]
 
 
-def string_at(pid, address):
+def string_at(pid: int, address: int) -> str:
     """Read the text at an address, up to the end of its page: the next may not exist. After the
     system call has ended, anything may be there: unprintable bytes are not a text."""
     data = read_process_memory(pid, address, min(PATH, 4096 - address % 4096))
@@ -190,7 +198,7 @@ def string_at(pid, address):
     return text if text.isprintable() and "\ufffd" not in text else ""
 
 
-def read_process_memory(pid, address, size):
+def read_process_memory(pid: int, address: int, size: int) -> bytes:
     try:
         with open("/proc/%d/mem" % pid, "rb", 0) as f:
             f.seek(address)
@@ -199,7 +207,7 @@ def read_process_memory(pid, address, size):
         return b""
 
 
-def file_system(pid, path):
+def file_system(pid: int, path: str) -> str:
     """Return the type of the file system that holds the path."""
     mount, kind = "", ""
     for line in read_text("/proc/%d/mountinfo" % pid).splitlines():

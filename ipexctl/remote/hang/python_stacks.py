@@ -12,6 +12,12 @@ import re
 from ipexctl.common.tolerant_reads import size_of
 from ipexctl.remote.hang import process_state
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    Thread = dict[str, Any]  # id, main, name, frames: [[path, line, function]]
+
 SIGNAL = 62  # that of rank_site.py
 BIT = 1 << (SIGNAL - 1)
 FRAMES, THREADS = 100, 16  # limits; faulthandler writes at most 100 frames, too
@@ -27,25 +33,25 @@ TGKILL = {"x86_64": 234, "aarch64": 131}
 class Question:
     """A request for the stacks of one process. `why`: "", or why there is no answer."""
 
-    def __init__(self, site, pid):
+    def __init__(self, site: "str | None", pid: int) -> None:
         self.site = site
         self.path = os.path.join(os.path.realpath(site), "%d.stacks" % pid) if site else ""
         self.before = self.size = size_of(self.path)
-        self.grew = None  # when
+        self.grew = None  # type: float | None  # when
         self.why = ask_for_stacks(self.path, pid)
 
-    def is_over(self, now):
+    def is_over(self, now: float) -> bool:
         size = size_of(self.path)
         if size != self.size:
             self.size, self.grew = size, now
         return bool(self.why) or (self.grew is not None and now - self.grew >= SETTLED)
 
-    def find_fork(self):
+    def find_fork(self) -> "list[Any] | None":
         """Return [path, line, ""] of the line that forked this process, or None."""
         match = search_stack_file(self.path, rb"^forked (\d+) (.+)$")
         return match and [match.group(2).decode("utf-8", "replace"), int(match.group(1)), ""]
 
-    def answer(self):
+    def answer(self) -> "tuple[str, list[Thread]]":
         """Return ("ok" or why there is no answer, the threads)."""
         if self.why or size_of(self.path) <= self.before:
             return self.why or "silent", []
@@ -63,7 +69,7 @@ class Question:
 class RankQuestion:
     """A request to the thread of rank_site.py in a rank. `why`: "", or why there is no answer."""
 
-    def __init__(self, site, pid, state):
+    def __init__(self, site: "str | None", pid: int, state: str) -> None:
         base = os.path.join(site or "", "%d." % pid)
         self.path = base + "answer"
         self.cpu = 0.0  # seconds that the answer took
@@ -71,7 +77,7 @@ class RankQuestion:
         if site and os.path.exists(base + "ask"):
             self.why = "silent" if state in "TtXZ" else self.ask(base + "ask")
 
-    def ask(self, path):
+    def ask(self, path: str) -> str:
         """Write to the pipe that the rank reads. Return "", or "silent" if that is not possible."""
         try:
             if os.path.exists(self.path):
@@ -85,10 +91,10 @@ class RankQuestion:
             return "silent"  # nothing reads it any more, or too many asked
         return ""
 
-    def is_over(self):
+    def is_over(self) -> bool:
         return bool(self.why) or os.path.exists(self.path)
 
-    def answer(self):
+    def answer(self) -> "tuple[dict[str, Any] | None, str, list[dict[str, Any]]]":
         """Return (collectives or None, why there are none, what each thread waits for)."""
         if self.why:
             return None, self.why, []
@@ -101,7 +107,7 @@ class RankQuestion:
             return None, "silent", []
 
 
-def ask_for_stacks(path, pid):
+def ask_for_stacks(path: str, pid: int) -> str:
     """Send the signal. Return "", or the reason why it was not sent."""
     status = process_state.status_of("/proc/%d" % pid)
     threads = process_state.list_threads(pid)
@@ -123,7 +129,7 @@ def ask_for_stacks(path, pid):
     match = search_stack_file(path, rb"^asked (\d+)$")  # the thread of rank_site.py
     own_thread = int(match.group(1)) if match else None  # its system call goes on after a signal
     try:
-        if own_thread in awake:
+        if own_thread is not None and own_thread in awake:
             send_to_thread(pid, own_thread)
         elif any(t.id == pid and t.state == "D" for t in receivers) and awake:
             send_to_thread(pid, awake[0])  # the kernel would choose the main thread
@@ -134,7 +140,7 @@ def ask_for_stacks(path, pid):
     return ""
 
 
-def search_stack_file(path, pattern):
+def search_stack_file(path: str, pattern: bytes) -> "re.Match[bytes] | None":
     """Match a pattern in the head of a file of stacks, written by rank_site.py; None: no match."""
     try:
         with open(path, "rb") as f:
@@ -143,7 +149,7 @@ def search_stack_file(path, pattern):
         return None
 
 
-def send_to_thread(pid, thread):
+def send_to_thread(pid: int, thread: int) -> None:
     """Send the signal to one thread; any thread writes the stacks of all."""
     number = TGKILL.get(os.uname().machine)
     try:
@@ -157,11 +163,12 @@ def send_to_thread(pid, thread):
     os.kill(pid, SIGNAL)
 
 
-def parse_stacks(text, site):
+def parse_stacks(text: str, site: str) -> "list[Thread]":
     """Parse faulthandler's text: [{"id", "main", "name", "frames": [[path, line, function]]}].
 
     The main thread comes first."""
-    main, rows_by_id, frames = "", {}, []  # type: ignore
+    main, frames = "", []  # type: str, list[list[Any]]
+    rows_by_id = {}  # type: dict[str, Thread]
     for line in text.splitlines():
         head, frame = HEAD.match(line), FRAME.match(line)
         if line.startswith("main 0x"):
@@ -184,10 +191,10 @@ def parse_stacks(text, site):
     return sorted(rows, key=lambda row: not row["main"])[:THREADS]
 
 
-def is_ours(frames, site):
+def is_ours(frames: "list[list[Any]]", site: str) -> bool:
     return any(path.startswith(site + "/") and name == "answer" for path, _, name in frames)
 
 
-def unescape_non_ascii(text):
+def unescape_non_ascii(text: str) -> str:
     """Undo the escapes that faulthandler writes for characters that are not ASCII."""
     return ESCAPE.sub(lambda match: chr(int("".join(match.groups("")), 16)), text)

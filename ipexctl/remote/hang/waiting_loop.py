@@ -5,6 +5,11 @@ import os
 import re
 import tokenize
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
 LARGEST = 1 << 20  # bytes of a source file; larger ones are not read
 TEXT = 160
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|/python3\d+\.zip/|^<fr")
@@ -24,7 +29,7 @@ QUIET = PAUSES | TESTS | BESIDES
 ATTEMPTS = {"open", "mkdir", "makedirs", "link", "symlink", "rename", "connect", "lockf", "flock"}
 
 
-def own_frame(frames, site):
+def own_frame(frames: "list[list[Any]]", site: "str | None") -> "tuple[str, int, str] | None":
     """Return the innermost frame that is neither in a library nor in ipexctl."""
     for path, line, function in frames:
         if not LIBRARY.search(path) and not (site and path.startswith(site + "/")):
@@ -32,7 +37,7 @@ def own_frame(frames, site):
     return None
 
 
-def source_of(path, folder):
+def source_of(path: str, folder: str) -> "list[str]":
     """Return the lines of a file; `folder`: the folder to which its path is relative."""
     path = os.path.join(folder, path)
     try:
@@ -44,7 +49,7 @@ def source_of(path, folder):
         return []
 
 
-def waits_in_loop(lines, line):
+def waits_in_loop(lines: "list[str]", line: int) -> bool:
     """Decide whether the line is in a `while` whose body only waits. False if this Python is too
     old to parse the source."""
     try:
@@ -65,7 +70,7 @@ def waits_in_loop(lines, line):
     return QUIET.issuperset(test) and (only_passes or not TESTS.isdisjoint(body + test))
 
 
-def tries_again(statement, line):
+def tries_again(statement: "ast.stmt", line: int) -> bool:
     """Decide whether the line is in a loop's first statement, a `try` repeated on failure."""
     if not isinstance(statement, ast.Try) or len(statement.body) != 1:
         return False
@@ -77,7 +82,7 @@ def tries_again(statement, line):
     return inside and goes_on and all(map(is_quiet, handled)) and bool(names) and names <= ATTEMPTS
 
 
-def find_innermost_loop(tree, line):
+def find_innermost_loop(tree: "ast.AST", line: int) -> "ast.While | None":
     """Return the `while` around the line, unless another loop or a function is in between."""
     kinds = (ast.While, ast.For, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [
@@ -90,7 +95,7 @@ def find_innermost_loop(tree, line):
     return innermost if isinstance(innermost, ast.While) else None
 
 
-def is_quiet(statement):
+def is_quiet(statement: "ast.stmt") -> bool:
     """Return whether a statement only waits, tests, or prints: it computes nothing."""
     if isinstance(statement, (ast.Pass, ast.Continue, ast.Break, ast.Raise)):
         return True
@@ -105,7 +110,7 @@ def is_quiet(statement):
     return False
 
 
-def called_function_names(nodes):
+def called_function_names(nodes: "Iterable[ast.AST]") -> "Iterator[str]":
     """Return the last names of the functions that are called, such as `sleep` of time.sleep()."""
     for node in nodes:
         for part in ast.walk(node):
