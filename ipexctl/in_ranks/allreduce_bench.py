@@ -10,6 +10,11 @@ import os
 import sys
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from types import ModuleType
+    from typing import Any
+
 MARK = "ipexctl-allreduce:"
 SMALLEST, FACTOR = 4, 4  # bytes; the factor between two sizes
 MOST_ITERATIONS = ((8 << 10, 1000), (1 << 20, 100), (1 << 62, 20))  # of sizes up to this one
@@ -21,12 +26,12 @@ PART_OF_MEMORY = 8  # gloo needs buffers besides the tensor, and other programs 
 BINDINGS = ("oneccl_bindings_for_pytorch", "torch_ccl")  # the second is older
 
 
-def print_record(kind, **fields):
+def print_record(kind: str, **fields: "Any") -> None:
     fields["kind"] = kind
     print(MARK + json.dumps(fields), flush=True)
 
 
-def load_backend(name):
+def load_backend(name: str) -> None:
     """Import the bindings, which adds the backend `ccl` to torch."""
     for module in BINDINGS if name == "ccl" else ():
         try:
@@ -42,7 +47,7 @@ def load_backend(name):
 # --- speed of the host while all hosts are busy ---------------------------------------------------
 
 
-def measure_compute(torch, distributed, seconds):
+def measure_compute(torch: "ModuleType", distributed: "ModuleType", seconds: float) -> None:
     """Print the FLOP rate of matrix products on this rank while all ranks do the same."""
     left, right = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
     torch.mm(left, right)
@@ -57,7 +62,7 @@ def measure_compute(torch, distributed, seconds):
     distributed.barrier()
 
 
-def available_memory():
+def available_memory() -> int:
     """Return the bytes of memory that are available on this host."""
     try:
         with open("/proc/meminfo") as file:
@@ -71,12 +76,12 @@ def available_memory():
 
 
 class Bench(object):
-    def __init__(self, torch, distributed, seconds):
+    def __init__(self, torch: "ModuleType", distributed: "ModuleType", seconds: float) -> None:
         self.torch, self.distributed = torch, distributed
         self.rank = distributed.get_rank()
         self.seconds, self.end = seconds, time.perf_counter() + seconds
 
-    def check(self):
+    def check(self) -> None:
         """Exit unless the sum is right: a fast but wrong sum is worthless."""
         number = self.distributed.get_world_size()
         value = self.torch.full((4,), float(self.rank + 1))
@@ -87,31 +92,31 @@ class Bench(object):
             )
             sys.exit(1)
 
-    def least(self, number):
+    def least(self, number: int) -> int:
         """Return the smallest of all ranks' numbers."""
         value = self.torch.tensor([number], dtype=self.torch.int64)
         self.distributed.all_reduce(value, op=self.distributed.ReduceOp.MIN)
         return int(value[0])
 
-    def decided(self, number):
+    def decided(self, number: int) -> int:
         """Return rank 0's number on every rank."""
         value = self.torch.tensor([number], dtype=self.torch.int64)
         self.distributed.broadcast(value, 0)
         return int(value[0])
 
-    def timed(self, tensor):
+    def timed(self, tensor: "Any") -> float:
         self.distributed.barrier()
         start = time.perf_counter()
         self.distributed.all_reduce(tensor)
         return time.perf_counter() - start
 
-    def left(self):
+    def left(self) -> float:
         return max(0.0, self.end - time.perf_counter())
 
-    def run(self, largest):
+    def run(self, largest: int) -> None:
         """Measure growing sizes until memory or time runs out; print the sizes that are left."""
         memory = self.least(available_memory() // (PART_OF_MEMORY * local_ranks()))
-        sizes = []  # type: list
+        sizes = []  # type: list[int]
         while SMALLEST * FACTOR ** len(sizes) <= largest:
             sizes.append(SMALLEST * FACTOR ** len(sizes))
         self.warm_up()
@@ -129,11 +134,11 @@ class Bench(object):
             brief = BRIEF * self.seconds if size <= LATENCY_BOUND else share
             last_mean = self.measure(size, min(share, brief))
 
-    def warm_up(self):
+    def warm_up(self) -> None:
         for _ in range(WARM_UP):
             self.timed(self.torch.zeros(1))
 
-    def measure(self, size, share):
+    def measure(self, size: int, share: float) -> float:
         """Return the mean seconds of an all_reduce on this rank. They run in batches, until this
         size's share of the time is used up. The first one does not count."""
         tensor = self.torch.zeros(size // 4).fill_(0)  # fill_ touches its pages
@@ -153,14 +158,14 @@ class Bench(object):
         return mean
 
 
-def local_ranks():
+def local_ranks() -> int:
     try:
         return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     except ValueError:
         return 1
 
 
-def main():
+def main() -> None:
     options = json.loads(sys.argv[1])
     import torch  # type: ignore
     import torch.distributed as distributed  # type: ignore

@@ -4,11 +4,18 @@ import functools
 import inspect
 import os
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from types import ModuleType
+    from typing import Any
+
+    from ipexctl.in_ranks.rank_site import AfterImport
+
 OPTION = "bucket_cap_mb"
-built = []  # type: list  # "default" or "script" per model: who chose the size
+built = []  # type: list[str]  # "default" or "script" per model: who chose the size
 
 
-def set_bucket_size(module):
+def set_bucket_size(module: "ModuleType") -> None:
     """Patch DistributedDataParallel. `module`: torch.nn.parallel.distributed."""
     kind = module.DistributedDataParallel
     original = kind.__init__
@@ -16,7 +23,7 @@ def set_bucket_size(module):
     size = os.environ.get("IPEXCTL_BUCKET_MB", "")
 
     @functools.wraps(original)
-    def init(self, *args, **kwargs):
+    def init(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
         try:
             arguments = signature.bind_partial(self, *args, **kwargs).arguments
         except TypeError:
@@ -30,5 +37,5 @@ def set_bucket_size(module):
     kind.__init__ = init
 
 
-def begin(after_import):
+def begin(after_import: "AfterImport") -> None:
     after_import("torch.nn.parallel.distributed", set_bucket_size)

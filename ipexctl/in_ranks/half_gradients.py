@@ -12,17 +12,31 @@ import os
 import sys
 import weakref
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from ipexctl.in_ranks.rank_site import AfterImport
+
+    # of torch, which mypy does not see
+    Tensor = Any
+    Group = Any
+    Model = Any
+    Counts = list[tuple[Tensor, int, int]]  # of a parameter: nonzero gradients, lost ones
+
 NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 LARGEST = 65504.0  # of fp16
 LOST = 0.25  # share of nonzero gradients, of a weight or in all, whose loss changes the training
 EVERY = 64  # steps: counting takes as long as a few casts
-registered = weakref.WeakKeyDictionary()  # type: weakref.WeakKeyDictionary  # DDP module -> Hook
-said = set()  # type: set
+registered = weakref.WeakKeyDictionary()  # type: weakref.WeakKeyDictionary[Model, Hook]
+said = set()  # type: set[str]
 MAIN = "IPEXCTL_COMPRESS_MAIN"  # the rank's first Python: those that it starts may have no model
 outcome = {"compressed": False, "why": "the script built no DistributedDataParallel model"}
 
 
-def begin(after_import):
+def begin(after_import: "AfterImport") -> None:
     if os.environ.get("IPEXCTL_COMPRESS") in NAMES:
         after_import("torch.nn.parallel.distributed", wrap_ddp_module)
         pid = str(os.getpid())
@@ -30,14 +44,14 @@ def begin(after_import):
             atexit.register(say_if_unused, os.getpid())
 
 
-def say_if_unused(pid):
+def say_if_unused(pid: int) -> None:
     """Say at the end of a script that succeeded that the option had no effect."""
     failed = hasattr(sys, "last_type")
     if not outcome["compressed"] and not failed and os.getpid() == pid:
         warn_once("unused", "nothing was compressed: %s" % outcome["why"])
 
 
-def wrap_ddp_module(module):
+def wrap_ddp_module(module: "ModuleType") -> None:
     """Patch DDP's constructor. Importing torch imports this module: look up the rest later."""
     try:
         wrap_class(module.DistributedDataParallel)
@@ -45,12 +59,12 @@ def wrap_ddp_module(module):
         say_once("not used, as this torch is not known: %s" % e)
 
 
-def wrap_class(ddp):
+def wrap_class(ddp: "Any") -> None:
     """Wrap DDP's constructor and both ways to register a hook, so that a user's hook wins."""
     init, register = ddp.__init__, ddp.register_comm_hook
     builtin = ddp._register_builtin_comm_hook
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self: "Model", *args: "Any", **kwargs: "Any") -> None:
         init(self, *args, **kwargs)
         try:
             compress_gradients(self)
@@ -59,7 +73,7 @@ def wrap_class(ddp):
                 "not used, as this torch is not known: %s: %s" % (type(e).__name__, first_line(e))
             )
 
-    def register_comm_hook(self, state, hook):
+    def register_comm_hook(self: "Model", state: object, hook: "Callable[..., Any]") -> None:
         own_hook = registered.get(self)
         if own_hook is None or own_hook.gave_way:
             register(self, state, hook)
@@ -70,7 +84,7 @@ def wrap_class(ddp):
         own_hook.give_way(hook)
         own_hook.instead = (hook, state)
 
-    def _register_builtin_comm_hook(self, kind):
+    def _register_builtin_comm_hook(self: "Model", kind: object) -> None:
         own_hook = registered.get(self)
         if own_hook is None or own_hook.gave_way:
             builtin(self, kind)
@@ -86,7 +100,7 @@ def wrap_class(ddp):
         setattr(ddp, original.__name__, functools.wraps(original)(wrapper))
 
 
-def compress_gradients(ddp):
+def compress_gradients(ddp: "Model") -> None:
     """Register the compressing hook for a DDP model, or say why it is not used."""
     import torch  # type: ignore
     import torch.distributed as dist  # type: ignore
@@ -107,7 +121,7 @@ def compress_gradients(ddp):
     registered[ddp] = hook
 
 
-def why_not(ddp, dtype, group):
+def why_not(ddp: "Model", dtype: "Any", group: "Group") -> str:
     """Return why the dtype cannot be used, the same on every rank: old gloo has no sum of bf16."""
     import torch
     import torch.distributed as dist
@@ -129,28 +143,30 @@ def why_not(ddp, dtype, group):
 class Hook(object):
     """The state of the hook of one model."""
 
-    def __init__(self, ddp, dtype, group):
-        self.ddp = weakref.ref(ddp)  # weak, as its reducer references this object
+    def __init__(self, ddp: "Model", dtype: "Any", group: "Group") -> None:
+        # weak, as its reducer references this object
+        self.ddp = weakref.ref(ddp)  # type: Callable[[], Model]
         self.dtype = dtype
         self.group = group
         self.gave_way = False  # whether a hook of the script replaced this one
-        self.instead = None  # type: tuple | None  # that hook, and its state
+        # that hook, and its state
+        self.instead = None  # type: tuple[Callable[..., Any], object] | None
         self.step = 1
-        self.counts = []  # type: list  # of this step: (parameter, nonzero gradients, lost ones)
+        self.counts = []  # type: Counts  # of this step
         self.loses = False  # whether too many were lost in the last counted step
         self.overflowed = False  # whether a gradient of this rank overflowed
 
-    def give_way(self, hook):
+    def give_way(self, hook: object) -> None:
         self.gave_way = True
         outcome["why"] = describe_user_hook(hook)
         say_once("not used, as %s" % describe_user_hook(hook))
 
-    def current_group(self):
+    def current_group(self) -> "Group":
         """Return DDP's group, which can change."""
         return getattr(self.ddp(), "process_group", None) or self.group
 
 
-def reduce_compressed_bucket(own_hook, bucket):
+def reduce_compressed_bucket(own_hook: "Hook", bucket: "Any") -> "Any":
     """Divide before the sum, as DDP does, so that it fits into fp16."""
     import torch
 
@@ -174,7 +190,7 @@ def reduce_compressed_bucket(own_hook, bucket):
             % (kind, "uncompressed" if half is None else "as %s" % dtype_name(half))
         )
 
-    def received(future):
+    def received(future: "Any") -> "Tensor":
         total = result_of(future.value())
         if half is None:
             return total
@@ -186,17 +202,17 @@ def reduce_compressed_bucket(own_hook, bucket):
     return sum_of(wide if half is None else half, group).then(received)
 
 
-def sum_of(tensor, group):
+def sum_of(tensor: "Tensor", group: "Group") -> "Any":
     import torch.distributed as dist
 
     return dist.all_reduce(tensor, group=group, async_op=True).get_future()
 
 
-def result_of(value):
+def result_of(value: "Any") -> "Any":
     return value[0] if isinstance(value, (list, tuple)) else value
 
 
-def look_for_zeros(hook, bucket, wide, half):
+def look_for_zeros(hook: "Hook", bucket: "Any", wide: "Tensor", half: "Tensor") -> None:
     """Count the gradients that only fp16 rounds to 0, in steps 1, 2, 4 and so on to EVERY, then
     every EVERY steps. Those of biases do not count: they may be nothing but rounding errors."""
     if hook.step % EVERY == 0 or EVERY % hook.step == 0:
@@ -213,14 +229,16 @@ def look_for_zeros(hook, bucket, wide, half):
             hook.loses = bool(share)
 
 
-def count_lost_values(parameter, before, after):
+def count_lost_values(
+    parameter: "Tensor", before: "Tensor", after: "Tensor"
+) -> "tuple[Tensor, int, int]":
     from torch import count_nonzero
 
     nonzero = int(count_nonzero(before))
     return parameter, nonzero, nonzero - int(count_nonzero(after))
 
 
-def lost_share(counts, ddp):
+def lost_share(counts: "Counts", ddp: "Model") -> str:
     """Describe which share of which gradients was lost; "" if few were. `counts`: of a step."""
     in_all = float(sum(lost for _, _, lost in counts)) / (sum(n for _, n, _ in counts) or 1)
     if in_all >= LOST:
@@ -236,7 +254,7 @@ def lost_share(counts, ddp):
     return "%.3g %% of %s%s" % (100 * share, next(names, "a weight"), suffix if count else "")
 
 
-def look_for_overflow(hook, mine, total, group):
+def look_for_overflow(hook: "Hook", mine: "Tensor", total: "Tensor", group: "Group") -> None:
     """Detect an overflow. `mine`: this rank's part of the mean; `total`: the sum, in fp16."""
     if math.isfinite(float(total.max())) and math.isfinite(float(total.min())):
         return  # both are nan if a value is nan
@@ -261,36 +279,36 @@ def look_for_overflow(hook, mine, total, group):
 # --- what the user reads -------------------------------------------------------------------------
 
 
-def is_first():
+def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def say_once(text):
+def say_once(text: str) -> None:
     """Print a message once, on rank 0 only."""
     if is_first():
         write_once(text, "ipexctl: --compress %s: %s\n", text)
 
 
-def warn_once(kind, text):
+def warn_once(kind: str, text: str) -> None:
     """Print a warning once per kind, on the rank that notices; the run's summary repeats it."""
     write_once(kind, "ipexctl: warning: --compress %s: %s\n", text)
 
 
-def write_once(key, line, text):
+def write_once(key: str, line: str, text: str) -> None:
     if key not in said:
         said.add(key)
         sys.stderr.write(line % (os.environ["IPEXCTL_COMPRESS"], text))
         sys.stderr.flush()
 
 
-def describe_user_hook(hook):
+def describe_user_hook(hook: object) -> str:
     name = getattr(hook, "__qualname__", None) or str(hook)
     return "the model has a communication hook of its own: %s" % name
 
 
-def dtype_name(tensor):
+def dtype_name(tensor: "Tensor") -> str:
     return str(tensor.dtype).rpartition(".")[2]
 
 
-def first_line(error):
+def first_line(error: "BaseException") -> str:
     return (str(error).splitlines() or [""])[0]

@@ -7,17 +7,25 @@ repository's folder in the cache instead, as if the script had named it. Seen wi
 import functools
 import os
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def begin(after_import):
+    from ipexctl.in_ranks.rank_site import AfterImport
+
+
+def begin(after_import: "AfterImport") -> None:
     after_import("datasets.load", look_in_cache)
 
 
-def look_in_cache(module):
+def look_in_cache(module: "Any") -> None:
     """Patch `datasets.load`, which is `module`."""
     original = module.dataset_module_factory
 
     @functools.wraps(original)
-    def factory(path, revision=None, *args, **kwargs):
+    def factory(
+        path: object, revision: "str | None" = None, *args: "Any", **kwargs: "Any"
+    ) -> "Any":
         offline = getattr(module.config, "HF_HUB_OFFLINE", False)
         folder = find_cached_dataset(path, revision or "main") if offline else None
         return original(folder or path, revision, *args, **kwargs)
@@ -25,7 +33,7 @@ def look_in_cache(module):
     module.dataset_module_factory = factory
 
 
-def find_cached_dataset(name, revision):
+def find_cached_dataset(name: object, revision: str) -> "str | None":
     """Return the folder with the files of the repository, None if the cache does not have it."""
     if not isinstance(name, str) or name.count("/") > 1 or os.path.exists(name):
         return None

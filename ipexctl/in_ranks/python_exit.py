@@ -15,20 +15,26 @@ import os
 import sys
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any, NoReturn
+
+    from ipexctl.in_ranks.rank_site import AfterImport
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 GLOO = "pt_gloo_runloop"
 LONGEST = 2.0  # seconds to wait for these threads, which may be busy with other ranks
 PAUSE = 0.001
-codes = []  # type: list  # code of the SystemExit by which Python exits
+codes = []  # type: list[Any]  # code of the SystemExit by which Python exits
 
 
 class ExitCode(object):
     """A descriptor for `SystemExit.code`. Python reads it, with no frame below, to exit with it."""
 
-    def __init__(self, member):
+    def __init__(self, member: "Any") -> None:
         self.member = member
 
-    def __get__(self, error, kind=None):
+    def __get__(self, error: "SystemExit | None", kind: "type | None" = None) -> "Any":
         if error is None:
             return self.member
         code = self.member.__get__(error, kind)
@@ -36,14 +42,14 @@ class ExitCode(object):
             codes[:] = [code]
         return code
 
-    def __set__(self, error, code):
+    def __set__(self, error: "SystemExit", code: object) -> None:
         self.member.__set__(error, code)
 
-    def __delete__(self, error):
+    def __delete__(self, error: "SystemExit") -> None:
         self.member.__delete__(error)
 
 
-def watch_exit_code():
+def watch_exit_code() -> bool:
     """Watch `SystemExit.code`, as the exception is gone when atexit functions run. A built-in type
     is read-only, but the dict of its attributes is not. Return whether it worked."""
     if sys.implementation.name != "cpython":
@@ -56,12 +62,12 @@ def watch_exit_code():
     return True
 
 
-def exit(status=None):
+def exit(status: "Any" = None) -> "NoReturn":
     """Exit as sys.exit() does."""
     raise SystemExit(status)
 
 
-def exit_code():
+def exit_code() -> "int | None":
     """Return the code with which Python exits; None if it is not known."""
     if any("code" in vars(kind) for kind in SystemExit.__subclasses__()):
         return None
@@ -75,7 +81,7 @@ def exit_code():
     return code & 255 if abs(code) < 1 << 63 else 255
 
 
-def let_gloo_finish():
+def let_gloo_finish() -> None:
     """Give up the GIL until all threads of gloo are asleep, for at most LONGEST seconds."""
     end = time.time() + LONGEST
     before = gloo_threads()
@@ -87,7 +93,7 @@ def let_gloo_finish():
         before = now
 
 
-def gloo_threads():
+def gloo_threads() -> "dict[str, tuple[str, list[str]]]":
     """Return {thread: (its state, how often it yielded or lost its CPU)}."""
     threads = {}
     for thread in os.listdir("/proc/self/task"):
@@ -102,7 +108,7 @@ def gloo_threads():
     return threads
 
 
-def exit_with_script_code(is_watched):
+def exit_with_script_code(is_watched: bool) -> None:
     """Flush the output, and write the script's exit code to PID.ended."""
     try:
         let_gloo_finish()
@@ -118,6 +124,6 @@ def exit_with_script_code(is_watched):
         pass  # Python then reports the error, or ends without this module's help
 
 
-def begin(after_import):
+def begin(after_import: "AfterImport") -> None:
     """Register the exit function before any of the user's, so that it is called last."""
     atexit.register(exit_with_script_code, watch_exit_code())

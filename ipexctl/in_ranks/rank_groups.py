@@ -16,6 +16,16 @@ import os
 import sys
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from ipexctl.in_ranks.rank_site import AfterImport
+
+    Entry = dict[str, Any]  # an operation that gloo has recorded
+
 EVERY = 15.0
 SETTLE = 0.05  # seconds in which gloo's own thread marks the last collective as done
 # other libraries that exchange data: with these, a group that did nothing proves nothing
@@ -26,39 +36,40 @@ OTHERS = (
 
 
 class Record(object):
-    def __init__(self, folder, distributed):
+    def __init__(self, folder: str, distributed: "ModuleType") -> None:
         self.folder, self.distributed = folder, distributed
         self.rank = int(os.environ.get("IPEXCTL_RANK", -1))
         self.began = time.time()
-        self.path, self.said = (0, ""), {}  # type: tuple, dict  # of the process with this pid
+        # of the process with this pid
+        self.path, self.said = (0, ""), {}  # type: tuple[int, str], dict[str, Any]
         # (name, members) -> [members, backend, data, operations that have ended]
-        self.groups = {}  # type: dict
+        self.groups = {}  # type: dict[tuple[str | None, tuple[int, ...]], list[Any]]
         self.place = self.world = None  # rank and world size in torch.distributed
         self.joined = False  # whether the rendezvous has begun
         self.master = ""  # ADDRESS:PORT of the rendezvous
         self.since = 0.0  # nanoseconds; older records belong to groups that are gone
-        self.wrapped = set()  # names of groups in which DDP was built
+        self.wrapped = set()  # type: set[str | None]  # names of groups in which DDP was built
         self.pending = self.ended = self.settled = False
         self.says = None  # called when the rank begins to join a group
 
-    def watch(self, after_import):
+    def watch(self, after_import: "AfterImport") -> None:
         for name, call in (("rendezvous", self.meets), ("destroy_process_group", self.settle)):
             setattr(self.distributed, name, called_before(getattr(self.distributed, name), call))
         after_import("torch.nn.parallel.distributed", self.watch_ddp)
         atexit.register(safely, self.end)
         safely(self.write)
 
-    def watch_ddp(self, module):
+    def watch_ddp(self, module: "ModuleType") -> None:
         kind = module.DistributedDataParallel
         kind._ddp_init_helper = called_before(kind._ddp_init_helper, self.built)
 
-    def built(self, model, *args, **kwargs):
+    def built(self, model: "Any", *args: "Any", **kwargs: "Any") -> None:
         """Note that DDP's constructor has exchanged the shapes of parameters."""
         frame = sys._getframe(3)  # after this function, `safely` and what called_before() returns
         if frame.f_code.co_name == "__init__" and frame.f_locals.get("init_sync", True):
             self.wrapped.add(self.tables()[1].get(model.process_group))
 
-    def meets(self, url="", *args, **kwargs):
+    def meets(self, url: str = "", *args: "Any", **kwargs: "Any") -> None:
         """Note that a group is about to be formed."""
         kind, _, address = str(url).partition("://")
         self.master = address.partition("?")[0].partition("/")[0] if kind == "tcp" else ""
@@ -71,11 +82,11 @@ class Record(object):
         self.joined = True
         self.write()
 
-    def end(self):
+    def end(self) -> None:
         self.ended = True
         self.settle()
 
-    def settle(self, *args, **kwargs):
+    def settle(self, *args: "Any", **kwargs: "Any") -> None:
         """Write what is known, before the group is gone."""
         limit = time.time() + SETTLE
         # a failed collective is marked as done, too, but raises here or has ended Python
@@ -87,13 +98,13 @@ class Record(object):
         self.write()
         self.settled = False
 
-    def tables(self):
+    def tables(self) -> "list[Any]":
         """Return (members, names) of the groups."""
         world = getattr(self.distributed, "_world", None)  # before torch 2.0, globals of the module
         names = ("pg_group_ranks", "pg_names")
         return [getattr(world, n) if world else getattr(self.distributed, "_" + n) for n in names]
 
-    def look(self):
+    def look(self) -> None:
         """Update the groups from torch.distributed and from gloo's recorded operations."""
         if not self.distributed.is_initialized():
             return
@@ -108,7 +119,9 @@ class Record(object):
                 matches = [e for e in entries if (e.get("process_group") or [None])[0] == name]
                 self.learn(row, name, count_operations(group), matches)
 
-    def learn(self, row, name, count, entries):
+    def learn(
+        self, row: "list[Any]", name: "str | None", count: "int | None", entries: "list[Entry]"
+    ) -> None:
         """Record whether data was exchanged in a group: True, False, or None if uncertain."""
         transfers = [e for e in entries if "barrier" not in str(e.get("profiling_name"))]
         done = sum(bool(e.get("retired")) for e in transfers)
@@ -121,7 +134,7 @@ class Record(object):
         running = sum(not e.get("retired") for e in entries) + has_failed_in_torch()
         row[3] = max(row[3], (count or 0) - running)
 
-    def write(self):
+    def write(self) -> None:
         """Write the record to PID-TIME.groups; if nothing has changed, only touch that file."""
         safely(self.look)
         ended, rows = self.ended, list(self.groups.values())
@@ -152,7 +165,7 @@ class Record(object):
             os.rename(part, self.path[1])
 
 
-def has_failed_in_torch():
+def has_failed_in_torch() -> bool:
     """Return whether torch's exception ends Python: gloo marks a failed collective as done."""
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     traceback = getattr(error, "__traceback__", None)
@@ -162,26 +175,28 @@ def has_failed_in_torch():
     return isinstance(error, RuntimeError) and "/torch/" in path
 
 
-def safely(call, *args, **kwargs):
+def safely(call: "Callable[..., object]", *args: "Any", **kwargs: "Any") -> None:
     try:
         call(*args, **kwargs)
     except Exception:
         pass  # a record that is not written counts as unknown
 
 
-def called_before(function, call):
+def called_before(
+    function: "Callable[..., Any]", call: "Callable[..., object]"
+) -> "Callable[..., Any]":
     """Call `call` before a function that does not wait for other ranks: stacks of a wait then show
     only frames of the user and of torch. rendezvous() returns a generator."""
 
     @functools.wraps(function)
-    def called(*args, **kwargs):
+    def called(*args: "Any", **kwargs: "Any") -> "Any":
         safely(call, *args, **kwargs)
         return function(*args, **kwargs)
 
     return called
 
 
-def read_recorded_operations(since):
+def read_recorded_operations(since: float) -> "list[Entry]":
     """Return gloo's last operations; none if it does not record them."""
     try:
         from torch._C import _distributed_c10d  # type: ignore
@@ -192,7 +207,7 @@ def read_recorded_operations(since):
         return []
 
 
-def count_operations(group):
+def count_operations(group: "Any") -> "int | None":
     """Return how many operations began in a group, including barriers and send(); None: unknown."""
     try:
         import torch  # type: ignore
@@ -200,13 +215,13 @@ def count_operations(group):
         backend = group._get_backend(torch.device("cpu"))
         version = tuple(map(int, torch.__version__.split(".")[:2]))
         if version >= (2, 2) and type(backend).__name__ == "ProcessGroupGloo":  # from 0 on
-            return backend._get_sequence_number_for_group()
+            return int(backend._get_sequence_number_for_group())
     except Exception:
         pass
     return None
 
 
-def find_other_frameworks():
+def find_other_frameworks() -> "list[str]":
     names = [name for name in OTHERS if name in sys.modules]
     if getattr(sys.modules.get("torch.distributed.rpc"), "_init_counter", 0):
         names.append("torch.distributed.rpc")

@@ -10,6 +10,16 @@ has what rank_groups.py knows. PID.stage says what the rank does at first: "impo
 import os
 import sys
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import FrameType, ModuleType
+    from typing import IO, Any
+
+    OnImport = Callable[[ModuleType], None]
+    AfterImport = Callable[[str, OnImport], None]
+
 SIGNAL = 62  # a real-time signal that scripts and libraries do not use
 HERE = os.path.dirname(os.path.abspath(__file__))
 DISTRIBUTED = "torch.distributed.distributed_c10d"
@@ -21,16 +31,18 @@ SLOW = frozenset(  # modules that import torch.distributed: its thread notices w
 JOINING = "joining the process group"
 STAGE_EVERY, STAGES_END = 1.0, 600.0  # seconds between looks at the stage, and until the last one
 STAGE_SIZE = 80  # bytes
-stage = ["", -1, 0]  # type: list  # what this process does, the file that says so, the process
-watched = {}  # type: dict  # module -> functions that are called with it once it is imported
-stacks = []  # type: list  # the open file of this process
+stage = ["", -1, 0]  # type: list[Any]  # what this process does, the file that says so, the process
+watched = {}  # type: dict[str, list[OnImport]]  # by the module whose import they wait for
+stacks: "list[IO[bytes]]" = []  # the open file of this process
 
 
 class Finder(object):
     """Call the functions of `watched` after an import; never find a module."""
 
     @staticmethod
-    def find_spec(name, path=None, target=None):
+    def find_spec(
+        name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
         if name in SLOW and not is_importing():
             say_stage("importing " + name)
         calls = watched.pop(name, None)
@@ -38,20 +50,21 @@ class Finder(object):
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find and finder is not Finder else None
+            asked = find if finder is not Finder else None
+            spec = asked(name, path, target) if asked else None  # type: ModuleSpec | None
             if spec is not None:
                 call_after(spec.loader, calls)
                 return spec
         return None
 
 
-def call_after(loader, calls):
+def call_after(loader: "Any", calls: "list[OnImport]") -> None:
     """Make a loader call these functions with the module after it has run."""
     if not hasattr(loader, "exec_module"):
         return
     run = loader.exec_module
 
-    def exec_module(module):
+    def exec_module(module: "ModuleType") -> None:
         run(module)
         for call in calls:
             try:
@@ -62,17 +75,17 @@ def call_after(loader, calls):
     loader.exec_module = exec_module
 
 
-def after_import(name, call):
+def after_import(name: str, call: "OnImport") -> None:
     watched.setdefault(name, []).append(call)
 
 
-def is_importing():
+def is_importing() -> bool:
     """Return whether the module that this process was importing is still being imported."""
     module = sys.modules.get(stage[0].partition("importing ")[2])
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def say_stage(text):
+def say_stage(text: str) -> None:
     """Write what this process does to PID.stage. A forked one says nothing: it is not the rank."""
     try:
         if stage[2] == 0:
@@ -85,7 +98,7 @@ def say_stage(text):
         pass  # a full disk
 
 
-def end_stage(distributed):
+def end_stage(distributed: "ModuleType") -> bool:
     """Look whether the stage is over. Return whether the rank may be in another one later."""
     try:
         has_joined = distributed.is_initialized()
@@ -97,7 +110,7 @@ def end_stage(distributed):
     return not has_joined
 
 
-def write_stacks_on_signal(forked=None):
+def write_stacks_on_signal(forked: "FrameType | None" = None) -> None:
     """Write the stacks of all threads on SIGNAL, also in forked processes such as the workers of a
     data loader: the thread that forks is their main thread."""
     import faulthandler
@@ -120,18 +133,18 @@ def write_stacks_on_signal(forked=None):
     stacks[:] = [file]
 
 
-def open_to_append(path):
+def open_to_append(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-def after_fork():
+def after_fork() -> None:
     try:
         write_stacks_on_signal(sys._getframe(1))
     except Exception:
         pass  # the folder is gone, or full: without the file, no signal is sent
 
 
-def answer_questions(distributed):
+def answer_questions(distributed: "ModuleType") -> None:
     """Start a thread that waits in the kernel until it is asked, or rank_groups.py has to write."""
     import select
     import threading
@@ -146,7 +159,7 @@ def answer_questions(distributed):
     os.mkfifo(base + "ask", 0o600)
     ask = os.open(base + "ask", os.O_RDWR)
 
-    def answer():
+    def answer() -> None:
         own_id = getattr(threading, "get_native_id", None)  # not in Python 3.7
         if stacks and own_id is not None:  # the signal then goes to this thread
             stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
@@ -165,22 +178,22 @@ def answer_questions(distributed):
     thread.start()
 
 
-def load_file_beside(name):
+def load_file_beside(name: str) -> "dict[str, Any]":
     """Run a file beside this one, and return its names."""
     path = os.path.join(HERE, name)
-    names = {"__name__": name[:-3]}  # type: dict
+    names = {"__name__": name[:-3]}  # type: dict[str, Any]
     with open(path) as file:
         exec(compile(file.read(), path, "exec"), names)
     return names
 
 
-def write_whole(base, data):
+def write_whole(base: str, data: str) -> None:
     with open(os.open(base + "part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(data)
     os.rename(base + "part", base + "answer")
 
 
-def begin():
+def begin() -> None:
     """Set up stacks on SIGNAL, and import the modules in IPEXCTL_MODULES."""
     if os.environ.get("IPEXCTL_LOOK") != "0":
         write_stacks_on_signal()
@@ -195,7 +208,7 @@ def begin():
         sys.meta_path.insert(0, Finder)
 
 
-def import_the_next():
+def import_the_next() -> None:
     """Import the user's sitecustomize, which this one hides."""
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
     own_module = sys.modules.pop("sitecustomize", None)

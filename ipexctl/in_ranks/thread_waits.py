@@ -13,6 +13,17 @@ import sys
 import threading
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+    from types import FrameType, ModuleType
+    from typing import Any
+
+    Stacks = dict[int, list[FrameType]]  # frames by thread, the innermost first
+    Place = list[Any]  # path, line, function
+    Holders = dict[int, tuple[int, Place]]  # thread and place by the id of the lock it holds
+    Row = dict[str, Any]  # what a thread waits for
+
 LAST, GROUPS, SHAPES = 6, 32, 8  # collectives of each group; groups; tensors of a collective
 FRAMES, TASKS, TEXT = 60, 8, 60
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<")
@@ -20,10 +31,10 @@ LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
 # Modules whose objects other threads release, set, fill or end
 SYNC = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
 LOOPS = ("/selectors.py", "/subprocess.py", "/asyncio/base_events.py")
-trees = {}  # type: dict  # (path, first line) -> the parsed source of a function
+trees = {}  # type: dict[tuple[str, int], ast.Module]  # of functions, by path and first line
 
 
-def answer(distributed):
+def answer(distributed: "ModuleType") -> str:
     """Return what remote/hang/python_stacks.py reads. `cpu`: the seconds that it took."""
     cpu_time = getattr(time, "thread_time", float)  # not in Python 3.6
     start, waits = cpu_time(), []
@@ -36,7 +47,7 @@ def answer(distributed):
     return json.dumps(row, default=str)
 
 
-def last_collectives(distributed):
+def last_collectives(distributed: "ModuleType") -> "tuple[dict[str, Any] | None, str]":
     """Return ({last, groups} from gloo's flight recorder, ""), or (None, why there are none)."""
     try:
         from torch._C import _distributed_c10d  # type: ignore
@@ -44,7 +55,7 @@ def last_collectives(distributed):
         if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
             return None, "torch too old"
         entries = json.loads(_distributed_c10d._dump_fr_trace_json()).get("entries") or []
-        by_group = {}  # type: dict
+        by_group = {}  # type: dict[str, list[dict[str, Any]]]
         for entry in entries:
             if not entry.get("is_p2p"):  # gloo does not record send and recv
                 row = describe_collective(entry, time.time())
@@ -55,7 +66,7 @@ def last_collectives(distributed):
         return None, "silent"
 
 
-def describe_collective(entry, now):
+def describe_collective(entry: "dict[str, Any]", now: float) -> "dict[str, Any]":
     group = entry.get("process_group") or [entry.get("pg_id")]
     created = entry.get("time_created_ns") or 0
     return {
@@ -70,7 +81,7 @@ def describe_collective(entry, now):
     }
 
 
-def groups_of(distributed):
+def groups_of(distributed: "ModuleType") -> "dict[str, Any]":
     """Return {name: {name, ranks}}: gloo's records have only the names."""
     try:
         world = distributed._world
@@ -86,7 +97,7 @@ def groups_of(distributed):
         return {}  # another version of torch keeps them elsewhere
 
 
-def describe_threads(me):
+def describe_threads(me: int) -> "list[Row]":
     """Return a row for each other thread. Idents are text, as faulthandler writes them."""
     stacks = {ident: stack_of(top) for ident, top in sys._current_frames().items() if ident != me}
     threads = dict(threading._active)  # type: ignore  # enumerate() takes a lock
@@ -104,23 +115,23 @@ def describe_threads(me):
     return rows
 
 
-def name_of(ident):
+def name_of(ident: int) -> str:
     return "%016x" % (ident & (1 << 64) - 1)
 
 
-def stack_of(frame):
-    frames = []  # type: list
+def stack_of(frame: "FrameType | None") -> "list[FrameType]":
+    frames = []  # type: list[FrameType]
     while frame is not None and len(frames) < FRAMES:
         frames.append(frame)
         frame = frame.f_back
     return frames
 
 
-def place_of(frame, line=None):
+def place_of(frame: "FrameType", line: "int | None" = None) -> "Place":
     return [frame.f_code.co_filename, line or frame.f_lineno, frame.f_code.co_name]
 
 
-def wait_of(stack, stacks, holders):
+def wait_of(stack: "list[FrameType]", stacks: "Stacks", holders: "Holders") -> "Row":
     """Return what a thread waits for, as fields of its row: call, what, by, state."""
     row = {}
     if is_wrapper(stack[0]):
@@ -129,7 +140,7 @@ def wait_of(stack, stacks, holders):
     if isinstance(node, ast.Call):
         row["call"] = called_name(stack[0], node.func)
     for frame in stack:
-        owner, function = frame.f_locals.get("self"), frame.f_code.co_name
+        owner, function = frame.f_locals.get("self"), frame.f_code.co_name  # type: Any, str
         path = frame.f_code.co_filename
         if not path.endswith(LOOPS):
             break
@@ -151,14 +162,16 @@ def wait_of(stack, stacks, holders):
     return row
 
 
-def is_wrapper(frame):
+def is_wrapper(frame: "FrameType") -> bool:
     """Recognize the `with` of a Condition or of multiprocessing, which takes the lock inside it."""
     return frame.f_code.co_name == "__enter__" and frame.f_code.co_filename.endswith(SYNC)
 
 
-def wait_in_library(frame, inner, stacks, holders):
+def wait_in_library(
+    frame: "FrameType", inner: "FrameType", stacks: "Stacks", holders: "Holders"
+) -> "Row":
     """Describe a wait inside threading, queue, futures or a pool, by the waited-for object."""
-    owner, function = frame.f_locals.get("self"), frame.f_code.co_name
+    owner, function = frame.f_locals.get("self"), frame.f_code.co_name  # type: Any, str
     if function == "_shutdown" and owner is None:
         alive = [thread for thread in dict(threading._active).values() if not thread.daemon]  # type: ignore
         idents = [thread.ident for thread in alive if thread is not threading.main_thread()]
@@ -189,7 +202,7 @@ def wait_in_library(frame, inner, stacks, holders):
     return {"what": {"Event": "event", "Condition": "condition"}.get(kind.__name__, "")}
 
 
-def runner_of(future, stacks):
+def runner_of(future: object, stacks: "Stacks") -> "str | None":
     """Return the thread that computes a future of a ThreadPoolExecutor, or None."""
     for ident, stack in stacks.items():
         for frame in stack:
@@ -200,9 +213,9 @@ def runner_of(future, stacks):
     return None
 
 
-def waiting_tasks(loop):
+def waiting_tasks(loop: "Any") -> "list[Place]":
     """Return where the tasks of an event loop wait: the innermost frames of user coroutines."""
-    places = []  # type: list
+    places = []  # type: list[Place]
     for task in sys.modules["asyncio"].all_tasks(loop):
         awaited, place = task.get_coro(), None
         while awaited is not None and len(places) < TASKS:
@@ -214,12 +227,13 @@ def waiting_tasks(loop):
     return sorted(places)[:TASKS]
 
 
-def wait_for_lock(frame, node, holders):
+def wait_for_lock(frame: "FrameType", node: "ast.expr", holders: "Holders") -> "Row":
     """Describe a wait in which a thread takes a lock itself: `with lock:` or `lock.acquire()`."""
     if isinstance(node, ast.Call):
-        if getattr(node.func, "attr", "") not in ("acquire", "__enter__"):
+        function = node.func
+        if not isinstance(function, ast.Attribute) or function.attr not in ("acquire", "__enter__"):
             return {}
-        node = node.func.value  # type: ignore
+        node = function.value
     lock = lock_of(value_of(frame, node))
     if lock is None:
         return {}
@@ -229,14 +243,14 @@ def wait_for_lock(frame, node, holders):
     return dict(description, what="lock", **find_lock_holder(lock, holders))
 
 
-def lock_of(value):
+def lock_of(value: object) -> "object | None":
     """Return the lock or semaphore, or the lock of a condition; None for other values."""
     if type(value) is threading.Condition:
         value = value._lock  # type: ignore
     return value if isinstance(value, (LOCK, RLOCK, threading.Semaphore)) else None
 
 
-def find_lock_holder(lock, holders):
+def find_lock_holder(lock: object, holders: "Holders") -> "Row":
     """Return {by: thread, at: place} of a lock's holder, {} if it is not known."""
     ident, place = holders.get(id(lock), (None, None))
     if isinstance(lock, RLOCK):
@@ -248,9 +262,9 @@ def find_lock_holder(lock, holders):
     return {"by": name_of(ident), "at": place} if ident else {}
 
 
-def held_locks(stacks):
+def held_locks(stacks: "Stacks") -> "Holders":
     """Return {id of a lock: (ident of the thread that holds it, where it took it)}."""
-    holders = {}  # type: dict
+    holders = {}  # type: Holders
     for ident, stack in stacks.items():
         released = {id(lock_of(f.f_locals.get("self"))) for f in stack if is_wait(f)}
         for frame in stack:
@@ -266,13 +280,13 @@ def held_locks(stacks):
     return holders
 
 
-def is_wait(frame):
+def is_wait(frame: "FrameType") -> bool:
     """Recognize Condition.wait(), which releases the lock until it is notified."""
     owner = frame.f_locals.get("self")
     return frame.f_code.co_name == "wait" and type(owner) is threading.Condition
 
 
-def taken_in(frame):
+def taken_in(frame: "FrameType") -> "Iterator[tuple[object, int]]":
     """Yield (lock or semaphore, line) of the `with` blocks and acquire() calls a frame is in."""
     line = frame.f_lineno
     for node in ast.walk(function_of(frame)):
@@ -286,12 +300,14 @@ def taken_in(frame):
                 yield value, taken_at
 
 
-def find_acquired_locks(frame, block, line):
+def find_acquired_locks(
+    frame: "FrameType", block: "list[ast.stmt]", line: int
+) -> "Iterator[tuple[object, int]]":
     """Yield locks from `lock.acquire()` earlier in the block, without a release() in between."""
     earlier = [each for each in block if last_line(each) < line]
     if not any(each.lineno <= line <= last_line(each) for each in block):
         return
-    acquired = {}  # type: dict
+    acquired = {}  # type: dict[int, tuple[object, int]]
     for statement in earlier:
         for part in ast.walk(statement):
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
@@ -304,25 +320,26 @@ def find_acquired_locks(frame, block, line):
         yield pair
 
 
-def is_acquire(call):
+def is_acquire(call: "ast.Call") -> bool:
     """Recognize an acquire() that blocks: others may return False."""
-    return call.func.attr == "acquire" and not call.args and not call.keywords
+    return getattr(call.func, "attr", "") == "acquire" and not call.args and not call.keywords
 
 
-def function_of(frame):
+def function_of(frame: "FrameType") -> "ast.AST":
     """Return the innermost function, or the module, around the line that a frame is in."""
     line, tree = frame.f_lineno, tree_of(frame)
     best = None
     for node in ast.walk(tree):
-        is_match = getattr(node, "name", "") == frame.f_code.co_name and hasattr(node, "args")
-        if is_match and node.lineno <= line <= last_line(node):  # type: ignore
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if node.name == frame.f_code.co_name and node.lineno <= line <= last_line(node):
             best = node  # inner functions come later
     if best is None and frame.f_code.co_name != "<module>":
         raise ValueError("a lambda, or a source that was edited since")
     return best or tree
 
 
-def tree_of(frame):
+def tree_of(frame: "FrameType") -> "ast.Module":
     """Return the parsed source of one function: the module of torch.distributed has 6,000 lines."""
     path, first_line = frame.f_code.co_filename, frame.f_code.co_firstlineno
     if (path, first_line) not in trees:
@@ -336,26 +353,26 @@ def tree_of(frame):
     return trees[path, first_line]
 
 
-def last_place(node):
+def last_place(node: "ast.AST") -> "tuple[int, int]":
     return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", -1)
 
 
-def last_line(node):
+def last_line(node: "ast.AST") -> int:
     end = getattr(node, "end_lineno", None)  # not in Python 3.7
     return end or max(getattr(part, "lineno", 0) for part in ast.walk(node))
 
 
-def find_pending_call(frame):
+def find_pending_call(frame: "FrameType") -> "ast.expr | None":
     """Return the call, or the lock of a `with`, in which a frame is; None if uncertain."""
     try:
         function = function_of(frame)
     except Exception:
         return None
     line, (start, end) = frame.f_lineno, position_of(frame)
-    nodes = []  # type: list
+    nodes = []  # type: list[ast.expr]
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
-            if end is None:
+            if start is None or end is None:
                 nodes += [node] if node.lineno == line else []
             elif last_place(node) == end and (node.lineno, node.col_offset) <= start:
                 return node  # a node that starts later: a `with` ends there
@@ -364,7 +381,9 @@ def find_pending_call(frame):
     return nodes[0] if len(nodes) == 1 else None
 
 
-def position_of(frame):
+def position_of(
+    frame: "FrameType",
+) -> "tuple[tuple[int, int], tuple[int, int]] | tuple[None, None]":
     """Return (line, column) of the start and end of the evaluated expression, None if unknown."""
     positions = getattr(frame.f_code, "co_positions", None)  # Python 3.11
     if positions is not None and frame.f_lasti >= 0:
@@ -374,7 +393,7 @@ def position_of(frame):
     return None, None
 
 
-def value_of(frame, node):
+def value_of(frame: "FrameType", node: "ast.AST") -> "Any":
     """Evaluate a name, an attribute or an item without running code of the object; else None."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals):
@@ -399,7 +418,7 @@ def value_of(frame, node):
     return None
 
 
-def called_name(frame, node):
+def called_name(frame: "FrameType", node: "ast.AST") -> str:
     """Return `sqlite3.Connection.execute` for a function written in C; "" for one in Python."""
     if isinstance(node, ast.Attribute):
         owner, value = value_of(frame, node.value), value_of(frame, node)
@@ -419,7 +438,7 @@ def called_name(frame, node):
     return "%s.%s" % (getattr(value, "__module__", None) or "", getattr(value, "__name__", ""))
 
 
-def text_of(node):
+def text_of(node: "ast.AST") -> str:
     """Return the source text of a node, such as `self.lock`; "" before Python 3.9."""
     unparse = getattr(ast, "unparse", None)
     return unparse(node)[-TEXT:] if unparse else ""
