@@ -313,6 +313,12 @@ class _Run:
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
             note, force=self.options.force, may_install=self.options.may_install,
         )  # fmt: skip
+        if not self.options.no_sync:
+            from ipexctl.run.local_arguments import note_local_arguments
+
+            project = self.script.project
+            for text in note_local_arguments(self.fleet, nodes, project, self.script):
+                note(f"preflight: {text}")
         self.findings = preflight.run_preflight_checks(flight, note)
 
     def _send_project(self, host: Host) -> send_project.Sent:

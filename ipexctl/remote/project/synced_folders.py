@@ -138,6 +138,21 @@ def op_find_script(call, folder, home, script):
     )
 
 
+def op_find_absent(call, root, paths):
+    """{root, paths} -> {absent}: the indexes of those that certainly do not exist on this host."""
+    return {"absent": [i for i, path in enumerate(paths) if _is_absent(encode_path(path))]}
+
+
+def _is_absent(path):
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass  # such as a folder that this account may not read
+    return False
+
+
 # --- lists of files ------------------------------------------------------------------------------
 
 

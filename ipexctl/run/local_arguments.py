@@ -1,0 +1,119 @@
+"""Note arguments of the script that are files of this machine and that the hosts do not have."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ipexctl.base import quoting
+from ipexctl.base.retry_command import compose_retry_command
+from ipexctl.base.typed_command import Typed
+from ipexctl.inventory.inventory import Host
+from ipexctl.inventory.nodeset import fold
+from ipexctl.machines.fleet import Fleet
+from ipexctl.project.send_project import Project
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.launch import PlannedHost
+from ipexctl.run.run_script import Script
+
+_MOST_ASKED = 20
+# names of options whose files a script writes: that there is one here already means nothing
+_WRITTEN = re.compile(r"(?i)out|save|log|dest|result|write|export|ckpt|checkpoint|cache|tmp|temp")
+
+
+@dataclass(frozen=True)
+class LocalArgument:
+    """A file or folder of this machine. `index`: which argument; `on_host`: the path as ranks see
+    it, if that does not depend on where they start."""
+
+    index: int
+    option: str
+    typed: str
+    path: str
+    on_host: str
+
+
+def find_local_arguments(args: Sequence[str], project: Project) -> Iterator[LocalArgument]:
+    """Yield the arguments that name something outside what is sent, which a script may read."""
+    option = ""
+    for index, word in enumerate(args):
+        name, sign, value = word.partition("=") if word.startswith("-") else (option, "", word)
+        option = word if word.startswith("-") and not sign else ""
+        outside = value.startswith(("/", "../"))
+        if not outside or _WRITTEN.search(name) or word.startswith("-") and not sign:
+            continue
+        path = os.path.normpath(project.start / value)
+        around = (project.folder, *project.folder.parents)
+        if os.path.exists(path) and Path(path) not in around and not _is_sent(path, project):
+            yield LocalArgument(index, name, value, path, path if value[0] == "/" else "")
+
+
+def _is_sent(path: str, project: Project) -> bool:
+    return any(project.folder in Path(p).parents for p in (path, os.path.realpath(path)))
+
+
+def find_hosts_without(
+    fleet: Fleet, hosts: Sequence[Host], found: Sequence[LocalArgument]
+) -> Mapping[LocalArgument, Sequence[str]]:
+    """Return for each of these the hosts that do not have it."""
+    asked = list(dict.fromkeys(item.on_host for item in found if item.on_host))[:_MOST_ASKED]
+
+    def lacking(host: Host) -> frozenset[str]:
+        answer = fleet.call(host, "project.synced_folders.find_absent", paths=asked)
+        return frozenset(
+            asked[i] for i in answer.value("absent", tuple[int, ...]) if i < len(asked)
+        )
+
+    absent = fleet.map_hosts(lacking, hosts) if asked else {}
+    return {
+        item: [h.name for h in hosts if not item.on_host or item.on_host in absent.get(h, ())]
+        for item in found
+    }
+
+
+def note_local_arguments(
+    fleet: Fleet, nodes: Mapping[Host, PlannedHost], project: Project, script: Script
+) -> Iterator[str]:
+    """Yield a note for each file of this machine that the script gets and some host lacks."""
+    start = 2 if script.argv[0] == "-m" else 1
+    if not (found := list(find_local_arguments(script.argv[start:], project))):
+        return
+    roots = {node.facts.disk.root for node in nodes.values()}
+    data = f"{roots.pop()}/data" if len(roots) == 1 else ""
+    for item, lacking in find_hosts_without(fleet, list(nodes), found).items():
+        if lacking:
+            yield describe_local_argument(item, lacking, script, start, data)
+
+
+def describe_local_argument(
+    item: LocalArgument, lacking: Sequence[str], script: Script, place: int, data: str
+) -> str:
+    """Return the note, with the commands that bring the file to the hosts. `place`: that of the
+    first argument; `data`: where all hosts have their datasets, if that is one path."""
+    subject = f"{item.option} {item.typed}".lstrip()
+    note = f"{script.argv[place - 1]}: {subject} is on this machine, but not on {fold(lacking)}"
+    name, start = posixpath.basename(item.path), script.project.start
+    bring, use = quoting.quote(("cp", item.path, os.path.relpath(start))), name
+    options: tuple[str, ...] = ()
+    if os.path.isdir(item.path):
+        name = re.sub(r"[^A-Za-z0-9_-]", "-", name).strip("-") or "data"
+        bring = quoting.quote(("ipexctl", "data", "push", item.path, "--as", name))
+        use, options = f"{data}/{name}/current/files", ("--data", name)
+    elif os.path.lexists(start / name):
+        return note  # another file has its name
+    if again := _compose_command(item, script.typed, use, options) if data else "":
+        bring += f" && {again}"
+    return f"{note}; if it is to be read there, try: {bring}"
+
+
+def _compose_command(item: LocalArgument, typed: Typed, use: str, options: Sequence[str]) -> str:
+    """Return the command with another path for the argument; "" if that is not certain."""
+    words, place = list(typed.script), item.index + 1
+    if not typed.options or place >= len(words) or not words[place].endswith(item.typed):
+        return ""
+    words[place] = words[place].removesuffix(item.typed) + use
+    command, *rest = typed.options
+    return compose_retry_command(Typed((command, *options, *rest), tuple(words)), (), None)
