@@ -15,7 +15,7 @@ from pathlib import Path
 from ipexctl.base import retry_command
 from ipexctl.base.located_errors import nearest_files
 from ipexctl.base.option import options_of
-from ipexctl.base.quoting import quote_for_pasting
+from ipexctl.base.quoting import quote, quote_for_pasting
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
 from ipexctl.facts.env_choice import EnvChoice
@@ -130,6 +130,8 @@ def _find_script(options: RunOptions) -> Script:
         project = (
             send_project.Project(cwd) if options.no_sync else send_project.project_of(cwd, cwd)
         )
+        if not options.force:
+            _refuse_module_elsewhere(options.script, project)
         return Script(project, ("-m", options.script, *options.args))
     path = Path(options.script)
     if options.no_sync:  # it may not exist here
@@ -141,6 +143,25 @@ def _find_script(options: RunOptions) -> Script:
     script = path.resolve()  # Python also uses the folder of a link's target
     project = send_project.project_of(script.parent, cwd)
     return Script(project, (_script_argument(script, project.start), *options.args))
+
+
+def _refuse_module_elsewhere(name: str, project: send_project.Project) -> None:
+    """Refuse a module that Python would not find, and that one folder of the project has."""
+    top = name.partition(".")[0]
+    modules = (f"{top}.py", f"{top}/__init__.py")
+    places = [project.folder / place for place in send_project.import_places(project)]
+    if any((place / module).exists() for place in places for module in modules):
+        return
+    found = [path for module in modules for path in project.folder.glob(f"*/{module}")]
+    if len(found) == 1:
+        folder = found[0].relative_to(project.folder).parts[0]
+        raise InputError(
+            f"there is no module {top} in {Path.cwd()}",
+            why=f"it is in {project.folder / folder}",
+            hint=f"{quote(('cd', os.path.relpath(project.folder / folder)))}   "
+            "# and the same command there",
+            slug="script-missing",
+        )
 
 
 def _refuse_other_file(script: Path) -> None:

@@ -152,7 +152,7 @@ def test_files_of_a_detached_run_are_fetched_when_somebody_asks(here: Here) -> N
     script = "import os; open('out/model.pt' + os.environ['RANK'], 'w').write('w')\n"
     (here.code / "save.py").write_text(script)
     refused = here.call("run", "-d", "--fetch", "out/*.pt", "save.py")
-    assert "ipexctl fetch @last 'out/*.pt'" in refused.stderr
+    assert "ipexctl fetch NAME 'out/*.pt'" in refused.stderr
     run = here.call("run", "-d", "-n", "2", "--force", "save.py").stdout.strip()
     assert here.call("wait", run).returncode == 0
     done = here.call("fetch", run, "out/*.pt*")

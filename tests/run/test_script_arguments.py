@@ -304,3 +304,18 @@ def test_more_arguments_in_a_file_beside_the_script_are_left_to_it(tmp_path: Pat
     (tmp_path / "train.args").write_text("--data d\n")
     assert typed("run", "-f", "hosts", "train.py", cwd=tmp_path).returncode == 4
     assert os.listdir(tmp_path)
+
+
+def test_a_module_in_one_folder_of_the_project_is_named_with_it(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "trainer.py").write_text("print(1)\n")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "pkg").mkdir()
+    refused = typed("run", "-n", "1", "-m", "trainer", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "there is no module trainer in" in refused.stderr
+    assert "try: cd src   # and the same command there" in refused.stderr
+    inside = typed("run", "--explain", "-n", "1", "-m", "trainer", cwd=tmp_path / "src")
+    assert "there is no module" not in inside.stderr
+    elsewhere = typed("run", "--explain", "-n", "1", "-m", "pkg", cwd=tmp_path)
+    assert "there is no module" not in elsewhere.stderr

@@ -169,7 +169,7 @@ def _lives_on(options: RunOptions) -> bool:
         raise InputError(
             "-d cannot be combined with --fetch or --outputs",
             why="files are fetched when a run ends, and -d does not wait for that",
-            hint=f"ipexctl fetch @last {fetched}   # when it has ended",
+            hint=f"# leave out -d, or fetch when the run has ended: ipexctl fetch NAME {fetched}",
             slug="options-conflict",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
