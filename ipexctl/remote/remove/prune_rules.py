@@ -24,6 +24,16 @@ from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import ended_copy, synced_folders
 from ipexctl.remote.run_files import journal, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Container, Iterable, Iterator
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+    Limits = dict[str, Any]
+    Tree = dict[str, Any]
+
 KINDS = ("runs", "copies", "blobs")
 MB = 1000 * 1000
 PROGRAMS = ("bootstrap", "hosts")
@@ -32,7 +42,7 @@ GONE = ".removed-"  # prefix of the name of a run's folder while it is removed
 LOCKED = 2.0  # seconds to wait for processes that test the lock to see whether the run is active
 
 
-def op_prune(call, root, limits, check):
+def op_prune(call: "Call", root: str, limits: "Limits", check: bool) -> "dict[str, Any]":
     """{root, limits: {copies, runs, days, project_mb, by, others: {runs, days}}, check}
     `by`: whose limits these are; `others`: the limits for runs that somebody else started
     -> {found: [[kind, count, bytes], ...]}: what is removed, or with `check` would be
@@ -49,7 +59,7 @@ def op_prune(call, root, limits, check):
     return {"found": [[kind] + pruning.found[kind] for kind in KINDS if pruning.found[kind][0]]}
 
 
-def op_remove_run(call, root, run_id):
+def op_remove_run(call: "Call", root: str, run_id: str) -> "dict[str, bool]":
     """{root, run_id} -> {removed: whether it was here}. Raises Failure while the run is active.
 
     Hosts that share the folder all do this: the first one removes it, and the others have nothing
@@ -85,18 +95,18 @@ def op_remove_run(call, root, run_id):
 
 
 class Pruning:
-    def __init__(self, root, limits, check):
+    def __init__(self, root: str, limits: "Limits", check: bool) -> None:
         self.root, self.limits, self.check = root, limits, check
         self.found = {kind: [0, 0] for kind in KINDS}
         self.active = run_folders.list_active_runs(root)
 
-    def count(self, kind, size):
+    def count(self, kind: str, size: int) -> None:
         self.found[kind][0] += 1
         self.found[kind][1] += size
 
     # --- runs ---
 
-    def prune_runs(self):
+    def prune_runs(self) -> None:
         """Remove old runs, and unchanged project files of runs that are not among the newest."""
         leftovers = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # of killed processes
         for folder in [] if self.check else leftovers:
@@ -112,7 +122,7 @@ class Pruning:
             elif i >= self.limits["copies"]:
                 self.remove_project_copy(folder)
 
-    def list_removed_runs(self, newest_first):
+    def list_removed_runs(self, newest_first: "list[str]") -> "set[str]":
         """Return runs beyond the limits. Several people may share this account: each has a count of
         their own, and nobody's limits are stricter for the runs of others."""
         strictest = min(
@@ -133,7 +143,7 @@ class Pruning:
                 removed.add(name)
         return removed
 
-    def remove_run(self, folder):
+    def remove_run(self, folder: str) -> None:
         """Remove the folder of a run unless it is active."""
         lock = run_folders.lock_run(folder)
         if lock is None:
@@ -145,11 +155,11 @@ class Pruning:
         finally:
             os.close(lock)
 
-    def remove_project_copy(self, folder):
+    def remove_project_copy(self, folder: str) -> None:
         """Remove the files of a run that are still as they were sent."""
         tree = read_json(os.path.join(folder, "tree"))  # None if it was removed before
         lock = run_folders.lock_run(folder) if tree else None
-        if lock is None:
+        if tree is None or lock is None:
             return
         try:
             work = os.fsencode(os.path.realpath(os.path.join(folder, "work")))
@@ -163,7 +173,7 @@ class Pruning:
         finally:
             os.close(lock)
 
-    def remove_equal_files(self, work, tree):
+    def remove_equal_files(self, work: bytes, tree: "Tree") -> int:
         """Remove the files that are as they were sent. Return their bytes."""
         total, folders = 0, ended_copy.RealFolders(work)
         for name, sha, size, _ in tree["files"]:
@@ -183,7 +193,7 @@ class Pruning:
 
     # --- blobs, packs and lists of files ---
 
-    def prune_blobs(self):
+    def prune_blobs(self) -> None:
         """Remove blobs, packs and lists of files that neither projects nor environments need."""
         if self.is_push_underway():
             return
@@ -208,11 +218,11 @@ class Pruning:
         if is_free:
             self.count_all(idle)
 
-    def count_all(self, idle):
+    def count_all(self, idle: "Iterable[tuple[str, int]]") -> None:
         for _, size in idle:
             self.count("blobs", size)
 
-    def is_push_underway(self):
+    def is_push_underway(self) -> bool:
         """Return whether a push needs files that are here, but has not taken them yet."""
         data = os.path.join(self.root, "data")
         tops = [os.path.join(data, name) for name in dataset_versions.dataset_names(self.root)]
@@ -220,9 +230,9 @@ class Pruning:
         locks = [os.path.join(top, room, "lock") for top, room in rooms if room.startswith(".")]
         return any(map(run_folders.is_locked, locks))
 
-    def split_trees(self):
+    def split_trees(self) -> "tuple[list[Tree], list[tuple[str, Tree]]]":
         """Return (trees to keep, (path, tree) of those to remove)."""
-        kept_trees, removed, size = [], [], 0  # type: list[object], list[object], int
+        kept_trees, removed, size = [], [], 0  # type: list[Tree], list[tuple[str, Tree]], int
         present = set(packs.Packs(self.root).where)
         present.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
@@ -236,14 +246,14 @@ class Pruning:
                 present.difference_update(new_sizes)
         return kept_trees, removed
 
-    def list_unneeded_packs(self, shas):
+    def list_unneeded_packs(self, shas: "Container[str]") -> "list[tuple[str, int]]":
         """Return (path, bytes) of the packs that hold no file of the kept trees."""
         stored = packs.Packs(self.root)
         used = {path for sha, (path, _, _) in stored.where.items() if sha in shas}
         return [(path, size) for path, size in sorted(stored.sizes.items()) if path not in used]
 
 
-def remove_skeleton(work, tree):
+def remove_skeleton(work: bytes, tree: "Tree") -> None:
     """Remove links that are as they were sent, and folders that are empty now."""
     folders = ended_copy.RealFolders(work)
     for name, target in tree["links"]:
@@ -259,7 +269,7 @@ def remove_skeleton(work, tree):
             continue
 
 
-def trees_of(root):
+def trees_of(root: str) -> "Iterator[tuple[str, Tree]]":
     """Yield (path, tree) of each folder that was sent, the most recently used one first."""
     top = os.path.join(root, "blobs", "trees")
     paths = glob.glob(os.path.join(glob.escape(top), "*"))
@@ -269,5 +279,5 @@ def trees_of(root):
             yield path, tree
 
 
-def sizes_by_sha(tree):
+def sizes_by_sha(tree: "Tree") -> "dict[str, int]":
     return {sha: size for _, sha, size, _ in tree["files"]}

@@ -18,6 +18,12 @@ from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use, environments
 from ipexctl.remote.run_files import run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 OURS = (
     "current", "previous", "runs", "data", "envs", "tools", "pythons", "projects", "blobs",
     "install.holder", "install.lock", root_folder.MARK,
@@ -26,7 +32,7 @@ LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
 MOST_NAMES = 20  # names in an answer
 
 
-def op_survey(call, root):
+def op_survey(call: "Call", root: str) -> "dict[str, Any]":
     """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
     stays: [name, ...], caches: [[path, bytes], ...]}. Changes nothing."""
     if root_folder.is_absent(root):
@@ -49,7 +55,7 @@ def op_survey(call, root):
         }
 
 
-def op_remove(call, root):
+def op_remove(call: "Call", root: str) -> "dict[str, Any]":
     """{root} -> {removed: bytes, busy: [text, ...], stays: [name, ...], left: [text, ...]}
 
     `busy`: it is in use, and nothing was removed. `left`: what could not be removed, and why.
@@ -78,7 +84,7 @@ def op_remove(call, root):
 # --- what exists ---------------------------------------------------------------------------------
 
 
-def split_root_contents(root):
+def split_root_contents(root: str) -> "tuple[list[str], list[str]]":
     """Return (names to remove, the mark last; names that stay)."""
     before = set(root_folder.made_here(root)["before"])
     names = sorted(os.listdir(root))
@@ -87,7 +93,7 @@ def split_root_contents(root):
     return ours, [name for name in names if name not in ours]
 
 
-def in_use(root):
+def in_use(root: str) -> "list[str]":
     """Return why nothing can be removed now: runs, installs, data in use, processes."""
     runs = run_folders.list_active_runs(root)
     reasons = ["run %s is active" % run for run in runs]
@@ -107,7 +113,7 @@ def in_use(root):
 # --- removing ------------------------------------------------------------------------------------
 
 
-def remove_and_report(path):
+def remove_and_report(path: str) -> "list[str]":
     """Remove a path. Return what could not be removed, and why."""
     try:
         if os.path.islink(path) or not os.path.isdir(path):
@@ -126,7 +132,7 @@ def remove_and_report(path):
     return failures if os.path.lexists(path) else []
 
 
-def make_writable(folder):
+def make_writable(folder: str) -> None:
     """Make folders writable, so that what a run or an archive made read-only can be removed."""
     try:
         os.chmod(folder, 0o700)
@@ -138,7 +144,7 @@ def make_writable(folder):
         make_writable(path)
 
 
-def remove_empty(root, created):
+def remove_empty(root: str, created: "list[str]") -> None:
     """Remove the root and the folders that were made for it, if they are empty."""
     if root not in created:
         return
@@ -150,7 +156,7 @@ def remove_empty(root, created):
             return
 
 
-def compile_caches():
+def compile_caches() -> "list[str]":
     """Return the caches of torch.compile, also of other programs' runs. They stay; torch puts most
     of them there whatever TORCHINDUCTOR_CACHE_DIR says."""
     caches = []

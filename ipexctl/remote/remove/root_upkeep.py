@@ -22,26 +22,33 @@ from ipexctl.remote.install import (
     wheel_cache,
 )
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Container
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 ON_ITS_WAY = 3600  # a younger blob may belong to an install that has not built yet
 
 
-def op_list(call, root, sizes):
+def op_list(call: "Call", root: str, sizes: bool) -> "dict[str, Any]":
     """{root, sizes} -> {root, current, previous, envs, size, blobs}: `size` of the environments
     together. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
         return {"root": root, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
     root = root_folder.prepare_root(root)
-    envs, files = [], {}
+    envs, files = [], {}  # type: list[dict[str, Any]], dict[str, disk_use.Sizes]
     with Heartbeat(call):
         for key in disk_use.env_keys(root):
             envs.append(env_summary(root, key))
             env = env_marks.env_folder(root, key)
             files[key] = disk_use.file_sizes(env) if sizes else {}
     number = Counter(file for sizes_of in files.values() for file in sizes_of)
-    for env in envs:
-        sizes_of = files[env["key"]]
-        env["size"] = sum(sizes_of.values())
-        env["shared"] = sum(size for file, size in sizes_of.items() if number[file] > 1)
+    for row in envs:
+        sizes_of = files[row["key"]]
+        row["size"] = sum(sizes_of.values())
+        row["shared"] = sum(size for file, size in sizes_of.items() if number[file] > 1)
     together = {file: size for sizes_of in files.values() for file, size in sizes_of.items()}
     return {
         "root": root,
@@ -53,7 +60,7 @@ def op_list(call, root, sizes):
     }
 
 
-def op_remove(call, root, keys, check):
+def op_remove(call: "Call", root: str, keys: "list[str]", check: bool) -> "dict[str, Any]":
     """{root, keys, check} ->
     {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, blob_bytes}
 
@@ -61,7 +68,8 @@ def op_remove(call, root, keys, check):
     whose hard links would keep the files on the disk. With `check` nothing is removed.
     """
     root = root_folder.prepare_root(root)
-    removed, kept, freed = [], [], disk_use.Freed()
+    removed, kept = [], []  # type: list[list[Any]], list[list[str]]
+    freed = disk_use.Freed()
     with ExitStack() as stack:
         stack.enter_context(Heartbeat(call))
         if not check:  # an install can hold the lock for as long as its files take
@@ -94,7 +102,7 @@ def op_remove(call, root, keys, check):
 # --- looking -------------------------------------------------------------------------------------
 
 
-def env_summary(root, key):
+def env_summary(root: str, key: str) -> "dict[str, Any]":
     env = env_marks.env_folder(root, key)
     mark = read_json(os.path.join(env, env_marks.OK))
     proved = read_json(os.path.join(env, env_marks.PROVED)) or {}
@@ -111,7 +119,7 @@ def env_summary(root, key):
     }
 
 
-def why_needed(root, key, env):
+def why_needed(root: str, key: str, env: str) -> str:
     """Return why the environment cannot be removed, "" if it can."""
     for name in ("current", "previous"):
         if env_marks.current_env_key(root, name) == key:
@@ -122,7 +130,7 @@ def why_needed(root, key, env):
     return "%s runs in it" % user if user else ""
 
 
-def idle_blobs(root, removed):
+def idle_blobs(root: str, removed: "Container[str]") -> "list[tuple[str, int]]":
     """Return (path, size) of Pythons and blobs not needed without the environments `removed`."""
     needed = disk_use.needed_blobs(root, removed)
     limit = time.time() - ON_ITS_WAY
