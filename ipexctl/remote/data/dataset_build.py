@@ -19,17 +19,26 @@ from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.project import synced_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Container
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 SHORT = 16
 BUSY = "busy"
 SOURCES = 4  # places of one content that are tried
 parts = {}  # type: dict[tuple[str, str], DatasetPart]  # what this agent makes, by folder and key
 
 
-def unchanged_summary(top, version):
+def unchanged_summary(top: str, version: str) -> "dict[str, Any]":
     return dict(dataset_versions.version_summary(top, version), same=True, repaired=0)
 
 
-def claim_part(call, root, top, key, tree, waits=True):
+def claim_part(
+    call: "Call", root: str, top: str, key: str, tree: "dict[str, Any]", waits: bool = True
+) -> "DatasetPart | str | None":
     """Return the locked Part of the version to build or repair; None if the version is intact; BUSY
     if another process builds it and `waits` is false."""
     if (top, key) in parts:
@@ -55,7 +64,7 @@ class DatasetPart:
     """ROOT/data/NAME/.KEY, where a version is built. Only the process that holds its lock writes to
     it, or to the version that is repaired."""
 
-    def __init__(self, root, top, key, tree):
+    def __init__(self, root: str, top: str, key: str, tree: "dict[str, Any]") -> None:
         self.root, self.top, self.key, self.tree = root, top, key, tree
         self.version = key[:SHORT]
         self.path = root_folder.make_subfolder(top, "." + self.version)
@@ -64,7 +73,7 @@ class DatasetPart:
         self.unchanged = set()  # type: set[int]  # files of that version that need no check
         self.bad = None  # type: int | None  # how many files were wrong
 
-    def begin(self):
+    def begin(self) -> bool:
         """Return False if the version that is to be repaired is being removed."""
         folder = self.path
         if self.use is None and self.version in dataset_versions.complete_versions(self.top):
@@ -80,7 +89,7 @@ class DatasetPart:
             self.unchanged = dataset_versions.find_unchanged_files(self.files, tree)
         return True
 
-    def close(self):
+    def close(self) -> None:
         """Release the locks; after a repair, remove the folder that is no longer needed."""
         parts.pop((self.top, self.key), None)
         if self.use is not None:  # all of it is in the version
@@ -96,7 +105,7 @@ class DatasetPart:
 
     # --- what is here ---
 
-    def place_present_files(self):
+    def place_present_files(self) -> "list[int]":
         """Return the indices of files that have to be sent; files the host has are put in place."""
         try:
             for name in self.tree["folders"]:
@@ -113,7 +122,7 @@ class DatasetPart:
         root_folder.need_space(self.root, sum(sizes.values()), len(absent))
         return absent
 
-    def is_right(self, index):
+    def is_right(self, index: int) -> bool:
         """Decide whether the file is in its place. A file with another content is removed."""
         name, sha, size, executable = self.tree["files"][index]
         path = synced_folders.checked_path_below(self.files, name)
@@ -123,7 +132,7 @@ class DatasetPart:
         self.learn(sha, executable, path)
         return True
 
-    def place_file(self, index):
+    def place_file(self, index: int) -> bool:
         """Put the file in its place from another file or a blob of this host, if there is one."""
         name, sha, size, executable = self.tree["files"][index]
         path = synced_folders.checked_path_below(self.files, name)
@@ -139,7 +148,7 @@ class DatasetPart:
         return True
 
     @property
-    def sources(self):
+    def sources(self) -> "dict[tuple[str, bool], list[bytes]]":
         """Return {(sha256, executable): paths} of the files in all datasets of this host."""
         if not hasattr(self, "_sources"):
             self._sources = {}  # type: dict[tuple[str, bool], list[bytes]]
@@ -152,7 +161,7 @@ class DatasetPart:
                         self.learn(sha, executable, synced_folders.checked_path_below(files, path))
         return self._sources
 
-    def learn(self, sha, executable, path):
+    def learn(self, sha: str, executable: bool, path: bytes) -> None:
         """Note a place of a content; the latest one is tried first."""
         paths = self.sources.setdefault((sha, bool(executable)), [])
         paths.insert(0, path)
@@ -160,7 +169,7 @@ class DatasetPart:
 
     # --- what comes ---
 
-    def find_first_places(self, shas):
+    def find_first_places(self, shas: "Container[str]") -> "dict[str, tuple[bytes, bool]]":
         """Return {sha256: (the first free place of this content, whether it is executable)}."""
         places = {}  # type: dict[str, tuple[bytes, bool]]
         for name, sha, _, executable in self.tree["files"]:
@@ -169,7 +178,7 @@ class DatasetPart:
                 places[sha] = (path, bool(executable))
         return places
 
-    def unpack_pack(self, pack):
+    def unpack_pack(self, pack: "packs.Pack") -> None:
         """Put the files of a pack in their first places; place_present_files() links the others."""
         sha, _, packed, expected = pack
         places = self.find_first_places({content for content, _ in expected})
@@ -187,7 +196,7 @@ class DatasetPart:
             size = sum(size for _, size in expected)
             raise root_folder.write_failure(e, self.root, size) from None
 
-    def complete_version(self, hub, source):
+    def complete_version(self, hub: "str | bool", source: "str | None") -> "dict[str, Any]":
         """Make this version the current one, remove others, and return its summary."""
         is_repair = self.use is not None
         before = dataset_versions.current_version(self.top)
@@ -212,7 +221,7 @@ class DatasetPart:
             return dict(summary, same=not self.bad, repaired=self.bad)
         return dict(summary, same=False)
 
-    def make_links(self, hub):
+    def make_links(self, hub: "str | bool") -> int:
         """Make the links; return how many were missing or wrong."""
         wrong = 0
         for name, target in self.tree["links"]:
@@ -228,7 +237,7 @@ class DatasetPart:
             open(os.path.join(top, b"is-home"), "w").close()
         return wrong
 
-    def write_file_list(self, source):
+    def write_file_list(self, source: "str | None") -> None:
         """Write the list of the complete version, with the dates and modes of its files."""
         paths = [
             synced_folders.checked_path_below(self.files, name)
@@ -247,12 +256,12 @@ class DatasetPart:
 # --- files ---------------------------------------------------------------------------------------
 
 
-def has_content(path, sha, size):
+def has_content(path: bytes, sha: str, size: int) -> bool:
     info = info_of(path)
     return info is not None and info.st_size == size and blobs.has_content(path, sha)
 
 
-def link_or_copy(source, path, sha, executable):
+def link_or_copy(source: bytes, path: bytes, sha: str, executable: bool) -> None:
     """Link the file if both places need the same mode, else copy it."""
     if bool(os.lstat(source).st_mode & 0o100) == bool(executable):
         try:
@@ -266,11 +275,11 @@ def link_or_copy(source, path, sha, executable):
     blobs.remember_hash(path, sha)
 
 
-def mode_of(executable):
+def mode_of(executable: bool) -> int:
     return 0o555 if executable else 0o444
 
 
-def set_mode(path, executable):
+def set_mode(path: bytes, executable: bool) -> None:
     """Set the mode. A file that is also linked elsewhere with another mode is copied first."""
     info = os.lstat(path)
     if stat.S_IMODE(info.st_mode) == mode_of(executable):

@@ -17,44 +17,48 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import synced_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 ROOM = re.compile(r"\.?[0-9a-f]{16}\Z")
 
 
-def dataset_folder(root, name, make=True):
+def dataset_folder(root: str, name: str, make: bool = True) -> str:
     return (
         root_folder.make_subfolder(root, "data", name) if make else os.path.join(root, "data", name)
     )
 
 
-def dataset_names(root):
+def dataset_names(root: str) -> "list[str]":
     top = os.path.join(root, "data")
     return sorted(n for n in names_in(top) if NAME.match(n) and os.path.isdir(os.path.join(top, n)))
 
 
-def version_folders(top):
+def version_folders(top: str) -> "list[str]":
     """Return the folders of versions: complete, unfinished, or left by an interrupted removal."""
     return [n for n in names_in(top) if ROOM.match(n) and os.path.isdir(os.path.join(top, n))]
 
 
-def complete_versions(top):
+def complete_versions(top: str) -> "list[str]":
     """Return the versions that are complete."""
     versions = [n for n in version_folders(top) if not n.startswith(".")]
     return [n for n in versions if os.path.exists(os.path.join(top, n, "tree"))]
 
 
-def current_version(top):
+def current_version(top: str) -> str:
     version = link_of(os.path.join(top, "current"))
     return version if version in complete_versions(top) else ""
 
 
-def set_current(top, version):
+def set_current(top: str, version: str) -> None:
     if current_version(top) == version:
         return
     replace_link(top, "current", version)
 
 
-def read_tree(top, version):
+def read_tree(top: str, version: str) -> "dict[str, Any]":
     tree = read_json(os.path.join(top, version, "tree"))
     return tree or {"folders": [], "files": [], "links": []}
 
@@ -62,7 +66,7 @@ def read_tree(top, version):
 # --- is it as it was pushed? ---------------------------------------------------------------------
 
 
-def is_intact(top, version):
+def is_intact(top: str, version: str) -> bool:
     """Decide whether this is the current version, with unchanged dates, sizes and modes."""
     if current_version(top) != version:
         return False
@@ -79,7 +83,7 @@ def is_intact(top, version):
     )
 
 
-def find_unchanged_files(files, tree):
+def find_unchanged_files(files: bytes, tree: "dict[str, Any]") -> "set[int]":
     """Return the indices of files whose size, date and mode are as they were left."""
     indices = set()
     for i, stamp in enumerate(tree.get("stamps", [])):
@@ -92,18 +96,18 @@ def find_unchanged_files(files, tree):
     return indices
 
 
-def stamp_of(info):
+def stamp_of(info: "os.stat_result") -> "list[int]":
     return [info.st_mtime_ns, stat.S_IMODE(info.st_mode)]
 
 
-def is_link(path, target):
+def is_link(path: bytes, target: str) -> bool:
     return link_of(path) == synced_folders.encode_path(target)
 
 
 # --- what is reported ----------------------------------------------------------------------------
 
 
-def dataset_summary(top):
+def dataset_summary(top: str) -> "dict[str, Any]":
     """Return what `data ls` shows of a dataset: its current version and other folders."""
     version = current_version(top)
     complete = complete_versions(top)
@@ -117,7 +121,7 @@ def dataset_summary(top):
     return dict(summary, name=os.path.basename(top), old=old, parts=unfinished)
 
 
-def version_summary(top, version):
+def version_summary(top: str, version: str) -> "dict[str, Any]":
     path = os.path.join(top, version)
     tree = read_tree(top, version)
     files = tree["files"]
@@ -132,7 +136,7 @@ def version_summary(top, version):
     }
 
 
-def hf_home_of(path):
+def hf_home_of(path: str) -> str:
     """Return the value for HF_HOME; "" if this is not a cache of the Hugging Face Hub."""
     if os.path.islink(os.path.join(path, "hub")):
         return path
@@ -140,7 +144,7 @@ def hf_home_of(path):
     return os.path.join(path, "files") if marked else ""
 
 
-def disk_usage(top):
+def disk_usage(top: str) -> "tuple[int, int]":
     """Return (files, bytes) on the disk; a file with several links counts once."""
     folders = (os.path.join(top, room, "files") for room in version_folders(top))
     infos = (info for folder in folders for info in disk_use.file_infos(folder))
@@ -151,7 +155,7 @@ def disk_usage(top):
 # --- in use, or removed --------------------------------------------------------------------------
 
 
-def lock_current(top):
+def lock_current(top: str) -> "tuple[str, int | None]":
     """Return (the version that runs get, the lock that keeps it here); ("", None) without one."""
     for _ in range(100):
         version = current_version(top)
@@ -166,7 +170,7 @@ def lock_current(top):
     return "", None
 
 
-def retire_all(top):
+def retire_all(top: str) -> "list[str]":
     """Unmark all versions. If some are in use, change nothing and return their folders."""
     locks = {room: lock_folder(top, room, fcntl.LOCK_EX) for room in version_folders(top)}
     busy = [room for room, lock in locks.items() if lock is None]
@@ -182,7 +186,7 @@ def retire_all(top):
     return busy
 
 
-def remove_others(top, keep):
+def remove_others(top: str, keep: str) -> None:
     """Remove all versions but one, and leftovers of interrupted pushes, unless they are in use."""
     for room in version_folders(top):
         lock = lock_folder(top, room, fcntl.LOCK_EX) if room != keep else None
@@ -195,7 +199,7 @@ def remove_others(top, keep):
                 remove_folder(os.path.join(top, room))
 
 
-def remove_folder(path):
+def remove_folder(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
     if os.path.lexists(path):
         raise Failure(
@@ -206,7 +210,7 @@ def remove_folder(path):
         )
 
 
-def lock_folder(top, room, kind):
+def lock_folder(top: str, room: str, kind: int) -> "int | None":
     """Return the lock of a version's folder; None if another process holds it or it is gone."""
     try:
         fd = os.open(os.path.join(top, room, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -221,7 +225,7 @@ def lock_folder(top, room, kind):
 # --- several caches of the Hugging Face Hub as one -----------------------------------------------
 
 
-def join_hf_homes(root, homes):
+def join_hf_homes(root: str, homes: "list[str]") -> str:
     """Return an HF_HOME, ROOT/data/.hubs/KEY, with links to all repositories of these caches, each
     from the first cache that has it. A run has one HF_HOME; KEY stands for the versions."""
     key = hashlib.sha256("\0".join(homes).encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -239,7 +243,7 @@ def join_hf_homes(root, homes):
     return home
 
 
-def remove_broken_hf_homes(root):
+def remove_broken_hf_homes(root: str) -> None:
     """Remove joined caches that lack a dataset by now: no run can use them."""
     top = os.path.join(root, "data", ".hubs")
     for key in names_in(top):

@@ -21,11 +21,26 @@ from ipexctl.remote.data import dataset_build, dataset_versions
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.project import synced_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.blobs.packs import Pack
+    from ipexctl.remote.main import Call
+
 SHORT = dataset_build.SHORT
 held_locks = []  # type: list[int]  # the locks of the versions that the run of this agent uses
 
 
-def op_make(call, root, name, key, hub=False, source=None, wait=True):
+def op_make(
+    call: "Call",
+    root: str,
+    name: str,
+    key: str,
+    hub: "str | bool" = False,
+    source: "str | None" = None,
+    wait: bool = True,
+) -> "dict[str, Any]":
     """{root, name, key, hub, source, wait}, body: the manifest, or nothing if it should be known
     here. `source`: where it is pushed from, in words.
 
@@ -39,7 +54,15 @@ def op_make(call, root, name, key, hub=False, source=None, wait=True):
         return make_dataset(call, root, name, key, hub, source, wait)
 
 
-def make_dataset(call, root, name, key, hub, source, wait):
+def make_dataset(
+    call: "Call",
+    root: str,
+    name: str,
+    key: str,
+    hub: "str | bool",
+    source: "str | None",
+    wait: bool,
+) -> "dict[str, Any]":
     """Place what this host has; complete the version, or report which files are missing."""
     top = dataset_versions.dataset_folder(root, name)
     is_begun = (top, key) in dataset_build.parts
@@ -49,7 +72,7 @@ def make_dataset(call, root, name, key, hub, source, wait):
     if tree is None:
         return {"lacks": True}
     part = dataset_build.claim_part(call, root, top, key, tree, wait)
-    if part == dataset_build.BUSY:
+    if isinstance(part, str):  # BUSY
         return {"busy": True}
     if part is None:
         return dataset_build.unchanged_summary(top, key[:SHORT])
@@ -59,7 +82,9 @@ def make_dataset(call, root, name, key, hub, source, wait):
     return synced_folders.report_missing(call, missing, len(tree["files"]))
 
 
-def op_take(call, root, name, key, packs, **make):
+def op_take(
+    call: "Call", root: str, name: str, key: str, packs: "list[Pack]", **make: object
+) -> "dict[str, Any]":
     """{...as op_make, packs: [[sha256, size, packed, files], ...]} -> {}: put the files of packs
     that have come as blobs in their places, and remove these blobs.
 
@@ -74,7 +99,7 @@ def op_take(call, root, name, key, packs, **make):
     return {}
 
 
-def op_drop(call, root, name, key, **make):
+def op_drop(call: "Call", root: str, name: str, key: str, **make: object) -> "dict[str, Any]":
     """Give up what op_make began: it will not be completed. A process that waits takes over."""
     part = dataset_build.parts.get(
         (dataset_versions.dataset_folder(root_folder.prepare_root(root), name), key)
@@ -84,7 +109,7 @@ def op_drop(call, root, name, key, **make):
     return {}
 
 
-def op_look(call, root, name, key):
+def op_look(call: "Call", root: str, name: str, key: str) -> "dict[str, bool]":
     """{root, name, key} -> {same: whether a push changes nothing}. Creates nothing."""
     if root_folder.is_absent(root):
         return {"same": False}
@@ -94,7 +119,7 @@ def op_look(call, root, name, key):
         return {"same": dataset_versions.is_intact(top, key[:SHORT])}
 
 
-def op_list(call, root):
+def op_list(call: "Call", root: str) -> "dict[str, Any]":
     """{root} -> {data: [...]}, including incomplete ones. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
         return {"data": []}
@@ -103,7 +128,7 @@ def op_list(call, root):
     return {"data": [dataset_versions.dataset_summary(top) for top in tops]}
 
 
-def op_use(call, root, names):
+def op_use(call: "Call", root: str, names: "list[str]") -> "dict[str, Any]":
     """{root, names} -> {data: [...]}: those that are here, locked until this agent ends. Several
     caches of the Hugging Face Hub are joined."""
     root = root_folder.prepare_root(root)
@@ -111,7 +136,7 @@ def op_use(call, root, names):
     for name in names:
         top = dataset_versions.dataset_folder(root, name, make=False)
         version, lock = dataset_versions.lock_current(top)
-        if version:
+        if lock is not None:
             held_locks.append(lock)
             summaries.append(dataset_versions.version_summary(top, version))
     hf_homes = [summary for summary in summaries if summary["hub"]]
@@ -122,7 +147,7 @@ def op_use(call, root, names):
     return {"data": summaries}
 
 
-def op_remove(call, root, name):
+def op_remove(call: "Call", root: str, name: str) -> "dict[str, int | None]":
     """{root, name} -> {removed: bytes or None, used: versions in use, pushed: unfinished ones}
 
     Removes all versions or nothing.
