@@ -8,12 +8,18 @@ from ipexctl.common.tolerant_reads import info_of, names_in
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Container, Iterator
 
-def env_keys(root):
+    Sizes = dict[tuple[int, int], int]
+
+
+def env_keys(root: str) -> "list[str]":
     return sorted(filter(env_marks.KEY.match, names_in(os.path.join(root, "envs"))))
 
 
-def needed_blobs(root, removed=()):
+def needed_blobs(root: str, removed: "Container[str]" = ()) -> "set[str]":
     """Return the sha256 of all blobs that the environments need, except the `removed` ones."""
     shas = set()  # type: set[str]
     for key in env_keys(root):
@@ -23,7 +29,7 @@ def needed_blobs(root, removed=()):
     return shas
 
 
-def size_of(path, seen=None):
+def size_of(path: str, seen: "Sizes | None" = None) -> int:
     """Return the bytes on disk, each file once however many names it has. Files in `seen`, a dict,
     do not count; the others are added to it."""
     seen = {} if seen is None else seen
@@ -32,7 +38,7 @@ def size_of(path, seen=None):
     return sum(new_files.values())
 
 
-def file_sizes(path):
+def file_sizes(path: str) -> "Sizes":
     """Return {(device, inode): bytes on disk} of the files below a folder, or of a file."""
     return {(info.st_dev, info.st_ino): info.st_blocks * 512 for info in file_infos(path)}
 
@@ -40,10 +46,10 @@ def file_sizes(path):
 class Freed:
     """Count what removing folders one after the other frees: a file goes with its last name."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.names = {}  # type: dict[tuple[int, int], int]  # that are left
 
-    def add_removed(self, folder):
+    def add_removed(self, folder: str) -> int:
         """Return the bytes that are freed if this folder is removed, too."""
         size = 0
         for info in file_infos(folder):
@@ -53,7 +59,7 @@ class Freed:
         return size
 
 
-def file_infos(path):
+def file_infos(path: str) -> "Iterator[os.stat_result]":
     """Yield the lstat of every file below a folder, or of a file."""
     walk = os.walk(path) if os.path.isdir(path) else [(os.path.dirname(path), [], [path])]
     for folder, _, files in walk:
@@ -63,7 +69,7 @@ def file_infos(path):
                 yield info
 
 
-def kept_blobs(root):
+def kept_blobs(root: str) -> "list[tuple[str, int, float]]":
     """Return (path, size, modified) of every blob."""
     top = os.path.join(root, "blobs", "sha256")
     rows = []

@@ -15,6 +15,15 @@ import stat
 from ipexctl.common.files import hash_of
 from ipexctl.common.tolerant_reads import info_of
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+    Packages = dict[str, list[tuple[str, str]]]  # by name: (version, sha256 of RECORD)
+
 OK = ".ipexctl-ok"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
 LIBRARY = re.compile(rb"^\"?([^,\"\n]+\.so(?:\.[0-9.]+)?)\"?,", re.MULTILINE)
@@ -22,7 +31,7 @@ MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
 MOST_FILES = 200  # files in an answer
 
 
-def op_compare(call, root, full, environment=""):
+def op_compare(call: "Call", root: str, full: bool, environment: str = "") -> "dict[str, Any]":
     """{root, full, environment} -> {root, current, packages, changed, files, more, looked, read}
 
     `environment`: its key; "" for the current one.
@@ -55,7 +64,7 @@ def op_compare(call, root, full, environment=""):
     }
 
 
-def no_drift(root):
+def no_drift(root: str) -> "dict[str, Any]":
     return {
         "root": root, "current": "", "packages": [], "changed": [], "files": [], "more": 0,
         "looked": 0, "read": 0,
@@ -65,7 +74,7 @@ def no_drift(root):
 # --- metadata ------------------------------------------------------------------------------------
 
 
-def hash_package_records(env):
+def hash_package_records(env: str) -> "dict[str, str]":
     """Return {dist-info folder: sha256 of its RECORD, "" if a library of it is gone}, for the mark
     of a build."""
     site, hashes = os.fsencode(site_packages(env)), {}
@@ -88,7 +97,7 @@ def list_changed_packages(env: str) -> "list[list[object]]":
     If the versions are equal, files are gone or replaced.
     """
     built, current = built_packages(env), current_packages(env)
-    changes = []
+    changes = []  # type: list[list[object]]
     for name in sorted(set(built) | set(current)):
         before, after = built.get(name, []), current.get(name, [])
         versions = [", ".join(v for v, _ in rows) for rows in (before, after)]
@@ -99,13 +108,13 @@ def list_changed_packages(env: str) -> "list[list[object]]":
     return changes
 
 
-def list_packages(env):
+def list_packages(env: str) -> "dict[str, str]":
     """Return {package: version}."""
     packages = versions_by_package({os.path.basename(folder): "" for folder in dist_infos(env)})
     return {name: ", ".join(v for v, _ in rows) for name, rows in packages.items()}
 
 
-def built_packages(env):
+def built_packages(env: str) -> "Packages":
     try:
         with open(os.path.join(env, OK)) as file:
             return versions_by_package(json.load(file)["dists"])
@@ -113,11 +122,11 @@ def built_packages(env):
         return current_packages(env)  # the build is unknown, so nothing differs
 
 
-def current_packages(env):
+def current_packages(env: str) -> "Packages":
     return versions_by_package(hash_package_records(env))
 
 
-def versions_by_package(dists):
+def versions_by_package(dists: "dict[str, str]") -> "Packages":
     """Return {package: [(version, sha256 of RECORD), ...]}."""
     packages = {}  # type: dict[str, list[tuple[str, str]]]
     for name, sha in dists.items():
@@ -127,15 +136,15 @@ def versions_by_package(dists):
     return {name: sorted(rows) for name, rows in packages.items()}
 
 
-def normalized_name(name):
+def normalized_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def dist_infos(env):
+def dist_infos(env: str) -> "list[str]":
     return glob.glob(os.path.join(glob.escape(site_packages(env)), "*.dist-info"))
 
 
-def site_packages(env):
+def site_packages(env: str) -> str:
     folders = sorted(glob.glob(os.path.join(glob.escape(env), "lib", "python3*", "site-packages")))
     return folders[0] if folders else os.path.join(env, "lib", "python3", "site-packages")
 
@@ -146,15 +155,15 @@ def site_packages(env):
 class DriftComparison:
     """A walk over the files of an environment. `found`: [path, what is wrong]."""
 
-    def __init__(self, env, full):
+    def __init__(self, env: str, full: bool) -> None:
         self.env = env
         self.site = site_packages(env)
         self.since = None if full else os.stat(os.path.join(env, OK)).st_mtime
-        self.found = []
-        self.owned = set()
+        self.found = []  # type: list[list[str]]
+        self.owned = set()  # type: set[str]
         self.looked = self.read = 0
 
-    def compare_files(self):
+    def compare_files(self) -> None:
         """Compare all files with the RECORDs of their packages."""
         changed = {row[0] for row in list_changed_packages(self.env)}
         for folder in sorted(dist_infos(self.env)):
@@ -168,7 +177,7 @@ class DriftComparison:
                     self.compare_file(path, digest, size)
         self.report_unowned_files()
 
-    def compare_file(self, path, digest, size):
+    def compare_file(self, path: str, digest: str, size: str) -> None:
         """Add a finding if the file differs from its line in RECORD."""
         if path.endswith(".pyc"):
             return
@@ -185,7 +194,7 @@ class DriftComparison:
             if self.hash_as_record(path, digest.partition("=")[0]) != digest:
                 self.add_finding(path, "has changed")
 
-    def hash_as_record(self, path, kind):
+    def hash_as_record(self, path: str, kind: str) -> "str | None":
         """Return the digest as RECORD writes it; None if the file cannot be read."""
         import base64
 
@@ -197,7 +206,7 @@ class DriftComparison:
         text = base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()
         return "%s=%s" % (kind, text)
 
-    def report_unowned_files(self):
+    def report_unowned_files(self) -> None:
         """Report files that no package owns: Python runs a .pth or module put there by hand."""
         for folder, folders, files in os.walk(self.site):
             folders[:] = [folder_name for folder_name in folders if folder_name != "__pycache__"]
@@ -207,11 +216,11 @@ class DriftComparison:
                 if path not in self.owned and not is_ours and not name.endswith(".pyc"):
                     self.add_finding(path, "belongs to no package")
 
-    def add_finding(self, path, problem):
+    def add_finding(self, path: str, problem: str) -> None:
         self.found.append([os.path.relpath(path, self.env), problem])
 
 
-def record_rows(folder):
+def record_rows(folder: str) -> "Iterator[list[str]]":
     """Return (path below site-packages, "sha256=...", size), as text, for each line of a RECORD."""
     import csv  # imported late: a run does not need it
 

@@ -11,6 +11,12 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift
 from ipexctl.remote.install.env_drift import normalized_name
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 NOT_MEANT = frozenset(
     ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks")
 )
@@ -147,7 +153,14 @@ os._exit(0)  # torch's threads can abort an interpreter that ends; that would pr
 """
 
 
-def prove_environment(call, env, mpirun, modules, requested, variables):
+def prove_environment(
+    call: "Call",
+    env: str,
+    mpirun: "list[str]",
+    modules: "list[tuple[str, str, str]]",
+    requested: "list[tuple[str, str]]",
+    variables: "dict[str, str]",
+) -> "dict[str, Any]":
     """Return {torch, ranks, step, modules, imported}; a failure names its step.
 
     `requested`: [[distribution, version], ...] whose modules are imported, too.
@@ -163,7 +176,7 @@ def prove_environment(call, env, mpirun, modules, requested, variables):
         command = proof_command(env, rendezvous, locked + ["--"] + extra, mpirun)
         variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files there when it is killed
         output = run_patiently(call, command, variables)
-        proof = json.loads(output.strip().splitlines()[-1])
+        proof = json.loads(output.strip().splitlines()[-1])  # type: dict[str, Any]
     except (ValueError, IndexError):
         raise Failure(
             "the test of the new environment printed unexpected output",
@@ -179,7 +192,7 @@ def prove_environment(call, env, mpirun, modules, requested, variables):
     return proof
 
 
-def run_patiently(call, command, variables):
+def run_patiently(call: "Call", command: "list[str]", variables: "dict[str, str]") -> str:
     """Run the test of an environment. On a busy host it may take longer than it should, once."""
     try:
         return child_processes.run_program(call, command, variables, TIMEOUT)
@@ -200,11 +213,11 @@ def run_patiently(call, command, variables):
         ) from None
 
 
-def is_busy():
+def is_busy() -> bool:
     return os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
-def import_names(env, dist):
+def import_names(env: str, dist: str) -> "list[str]":
     """Return the modules of an installed distribution, by its RECORD. The one with its name must be
     importable, or all if none has it; others get a "?": they may need what is not installed."""
     names = sorted(public_modules(env, normalized_name(dist)))
@@ -214,7 +227,7 @@ def import_names(env, dist):
     return [name if name in (namesakes or names) else "?" + name for name in names]
 
 
-def public_modules(env, dist):
+def public_modules(env: str, dist: str) -> "set[str]":
     """Return the topmost packages and modules, without tests and private ones."""
     packages, modules = set(), set()
     for info in env_drift.dist_infos(env):
@@ -233,11 +246,11 @@ def public_modules(env, dist):
     return {name for name in modules if is_public(name.split("."))}
 
 
-def is_public(words):
+def is_public(words: "list[str]") -> bool:
     return all(NAME.match(word) and word[0] != "_" and word not in NOT_MEANT for word in words)
 
 
-def require_version(packages, dist, version):
+def require_version(packages: "dict[str, str]", dist: str, version: str) -> None:
     """Check a version by metadata: a module's own version attribute is not reliable."""
     actual = packages.get(normalized_name(dist), "")
     if actual.lower() != version.lower():
@@ -245,7 +258,9 @@ def require_version(packages, dist, version):
         raise Failure("%s, the lock requires %s" % (what, version), slug="package-differs")
 
 
-def proof_command(env, rendezvous, names, mpirun):
+def proof_command(
+    env: str, rendezvous: str, names: "list[str]", mpirun: "list[str]"
+) -> "list[str]":
     """Return the command. `mpirun`: the words before the program; empty: a single process."""
     python = [
         os.path.join(env, "bin", "python"),
@@ -258,13 +273,13 @@ def proof_command(env, rendezvous, names, mpirun):
     return mpirun + python
 
 
-def choose_proof_dtype():
+def choose_proof_dtype() -> str:
     """Return bf16 where IPEX supports it: without AVX-512 its `optimize` refuses bf16."""
     flags = fields_of(read_text("/proc/cpuinfo", until=b"\n\n")).get("flags", "")
     return "bf16" if set(flags.split()) >= BF16 else "fp32"
 
 
-def proof_failure(e):
+def proof_failure(e: "Failure") -> "Failure":
     """Return the failure with its step. A crash prints nothing; then the last mark names it."""
     lines = e.why.splitlines()
     marks = [line.partition(MARK)[2].strip() for line in lines if MARK in line]

@@ -15,12 +15,20 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_marks
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+    Project = dict[str, str]  # id, name, by
+
 ID = re.compile(r"[0-9a-f]{12}\Z")
 TEXT = ("name", "by")
 MOST_PROJECTS = 64  # projects in an answer
 
 
-def op_ask(call, root, key, project):
+def op_ask(call: "Call", root: str, key: str, project: "Project") -> "dict[str, Any]":
     """{root, key, project: {id, name, by}} -> {}: the project requests this environment."""
     root = root_folder.prepare_root(root)
     env_marks.env_folder(root, key)
@@ -28,7 +36,7 @@ def op_ask(call, root, key, project):
     return {}
 
 
-def note_project(root, key, project):
+def note_project(root: str, key: str, project: "Project | None") -> None:
     """Record that a project requests the environment; without a project, do nothing."""
     if not project:
         return
@@ -43,7 +51,7 @@ def note_project(root, key, project):
         raise root_folder.write_failure(e, root, 0) from None
 
 
-def note_project_run(root, key, project):
+def note_project_run(root: str, key: str, project: "Project | None") -> None:
     """Record that a run starts. A failure to record it must not stop the run."""
     try:
         note_project(root, key, project)
@@ -53,11 +61,11 @@ def note_project_run(root, key, project):
         pass
 
 
-def forget_projects(root, key):
+def forget_projects(root: str, key: str) -> None:
     shutil.rmtree(folder_of(root, key), ignore_errors=True)
 
 
-def list_projects(root, key):
+def list_projects(root: str, key: str) -> "list[list[Any]]":
     """Return [[{id, name, by}, asked, used], ...]; the most recent user comes first."""
     rows = []
     for name in sorted(filter(ID.match, names_in(folder_of(root, key)))):
@@ -79,19 +87,19 @@ def summarize_environment(root: str, env: str) -> "dict[str, object] | None":
     return {"key": key, "built": built_on(env), "users": list_projects(root, key)} if key else None
 
 
-def built_on(env):
+def built_on(env: str) -> str:
     """Return the time of its mark, "" if it has none."""
     info = info_of(os.path.join(env, env_marks.OK))
     return format_utc_date(info.st_mtime) if info else ""
 
 
-def format_utc_date(seconds):
+def format_utc_date(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def folder_of(root, key):
+def folder_of(root: str, key: str) -> str:
     return os.path.join(root, "projects", key)
 
 
-def path_of(root, key, name):
+def path_of(root: str, key: str, name: str) -> str:
     return os.path.join(folder_of(root, key), name)

@@ -28,6 +28,15 @@ from ipexctl.remote.install import (
 )
 from ipexctl.remote.run_files import run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+    File = tuple[str, str, int]  # its name, sha256, bytes
+
 BUILD_TIMEOUT = 1800
 POLL = 0.05  # seconds between two looks for files that are on their way
 # For uv's allocator (jemalloc), which otherwise returns pages to the kernel after each file:
@@ -35,7 +44,16 @@ POLL = 0.05  # seconds between two looks for files that are on their way
 ALLOCATOR = {"_RJEM_MALLOC_CONF": "thp:always"}
 
 
-def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
+def op_build(
+    call: "Call",
+    root: str,
+    key: str,
+    python: str,
+    wheels: "list[File]",
+    uv: "tuple[str, int]",
+    cpython: "tuple[str, int] | None",
+    rebuild: str,
+) -> "dict[str, bool]":
     """{root, key, python, wheels: [[file, sha256, bytes], ...], uv: [sha256, bytes],
     cpython: [sha256, bytes], rebuild} -> {built}
 
@@ -46,9 +64,9 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
     """
     root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
-    files = [tuple(wheel) for wheel in wheels]
-    tools = [("uv",) + tuple(uv)]
-    tools += [("a Python",) + tuple(cpython)] if cpython else []
+    files = [(file, sha, size) for file, sha, size in wheels]
+    tools = [("uv", *uv)]
+    tools += [("a Python", *cpython)] if cpython else []
     uv_sha, carried = tools[0][1], [sha for _, sha, _ in tools[1:]]
     with Heartbeat(call), RootLock(call, root):
         built = env_marks.build_id(env)
@@ -58,19 +76,28 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
         arrivals = Arrivals(call, root)
         for batch in arrivals.receive_batches(tools):
             blobs.verify_blobs(root, [sha for _, sha, _ in batch])
-        wheels = [(file, sha) for file, sha, _ in files]
-        store = wheel_cache.WheelCache(root, uv_sha, wheels, bool(rebuild))
+        named = [(file, sha) for file, sha, _ in files]
+        store = wheel_cache.WheelCache(root, uv_sha, named, bool(rebuild))
         try:
-            uv = unpack_uv(root, uv_sha)
+            uv_path = unpack_uv(root, uv_sha)
             if carried:
                 python = standalone_pythons.unpacked_interpreter(call, root, carried[0])
-            build_environment(arrivals, env, [uv, python], store, files, carried)
+            build_environment(arrivals, env, [uv_path, python], store, files, carried)
         except (Failure, OSError) as e:
             raise root_folder.explain_disk_failure(e, root, 0) from None
     return {"built": True}
 
 
-def op_prove(call, root, key, mpi, mpirun, modules, requested, env):
+def op_prove(
+    call: "Call",
+    root: str,
+    key: str,
+    mpi: str,
+    mpirun: "list[str]",
+    modules: "list[tuple[str, str, str]]",
+    requested: "list[tuple[str, str]]",
+    env: "list[tuple[str, str]]",
+) -> "dict[str, Any]":
     """{root, key, mpi, mpirun, modules, requested, env: [[name, value], ...]}
     -> {torch, ranks, step, modules, imported}
 
@@ -95,7 +122,9 @@ def op_prove(call, root, key, mpi, mpirun, modules, requested, env):
     return proof
 
 
-def op_switch(call, root, key, project=None):
+def op_switch(
+    call: "Call", root: str, key: str, project: "env_users.Project | None" = None
+) -> "dict[str, Any]":
     """{root, key, project} -> {changed, previous}: make `current` lead to this environment."""
     root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
@@ -127,7 +156,7 @@ def op_switch(call, root, key, project=None):
 # --- what may be removed -------------------------------------------------------------------------
 
 
-def require_unused(env):
+def require_unused(env: str) -> None:
     """Raise Failure if a process runs in the environment that is about to be replaced."""
     user = process_using(env)
     if user:
@@ -136,14 +165,14 @@ def require_unused(env):
         raise Failure(what, "", hint, slug="env-in-use")
 
 
-def process_using(env):
+def process_using(env: str) -> str:
     """Return the first process that uses the environment, "" if there is none."""
     mark = read_json(os.path.join(env, env_marks.OK)) or {}
     linked_env = mark.get("use")  # an existing environment to which this one links
     return next(users_of([path for path in (env, linked_env) if path]), "")
 
 
-def users_of(folders):
+def users_of(folders: "list[str]") -> "Iterator[str]":
     """Return `process 12 of run 20261122-122416-107233` for each process that runs a program in one
     of the folders, or has mapped a file there, as the Python of an environment has."""
     paths = tuple(os.path.realpath(path) + os.sep for path in folders)
@@ -164,16 +193,16 @@ def users_of(folders):
 class RootLock:
     """The lock of a root: one builder at a time; the others wait and report that they do."""
 
-    def __init__(self, call, root):
+    def __init__(self, call: "Call", root: str) -> None:
         self.call = call
         self.path = os.path.join(root_folder.make_subfolder(root, "envs"), ".lock")
 
-    def __enter__(self):
+    def __enter__(self) -> "RootLock":
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         blobs.wait_for_lock(self.call, self.fd)  # as long as the controller does
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_UN)
         os.close(self.fd)
 
@@ -189,11 +218,11 @@ class Arrivals:
     """The files that come to one operation: {"all": true} says that all of them have been sent,
     {"abort": true} that no more will be."""
 
-    def __init__(self, call, root):
+    def __init__(self, call: "Call", root: str) -> None:
         self.call, self.root = call, root
         self.complete = False
 
-    def receive_batches(self, files):
+    def receive_batches(self, files: "list[File]") -> "Iterator[list[File]]":
         """Yield lists of (name, sha256, bytes): first those that are here, then those that came."""
         remaining = list(files)
         while remaining:
@@ -209,7 +238,7 @@ class Arrivals:
             else:
                 self.wait()
 
-    def wait(self):
+    def wait(self) -> None:
         try:
             frame = self.call.inbox.get(timeout=POLL)
         except queue.Empty:
@@ -219,7 +248,7 @@ class Arrivals:
         self.complete = True
 
 
-def unpack_uv(root, sha):
+def unpack_uv(root: str, sha: str) -> str:
     """Unpack the uv program from its wheel; the folder is named after the wheel's sha256."""
     path = os.path.join(root_folder.make_subfolder(root, "tools", "uv-" + sha[:12]), "uv")
     if os.path.exists(path):
@@ -234,14 +263,21 @@ def unpack_uv(root, sha):
     return path
 
 
-def uv_member(names):
+def uv_member(names: "list[str]") -> str:
     members = [name for name in names if re.match(r"uv-[0-9.]+\.data/scripts/uv\Z", name)]
     if len(members) != 1:
         raise Failure("uv's wheel has no program in it", slug="wheel-unreadable")
     return members[0]
 
 
-def build_environment(arrivals, env, tools, store, files, carried):
+def build_environment(
+    arrivals: "Arrivals",
+    env: str,
+    tools: "list[str]",
+    store: "wheel_cache.WheelCache",
+    files: "list[File]",
+    carried: "list[str]",
+) -> None:
     """Build in a separate folder, which takes the environment's place when it is complete: until
     then the old one is in use. uv gets no hashes: the caller has checked them, and uv takes longer
     for them than for unpacking."""
@@ -252,7 +288,7 @@ def build_environment(arrivals, env, tools, store, files, carried):
     work = os.path.join(envs, ".work-%d" % os.getpid())
     fresh = os.path.join(work, "env")
 
-    def undo():
+    def undo() -> None:
         """Remove the incomplete environment: the controller has gone."""
         for _ in range(3):  # the builder may still be writing
             remove_env_path(work)
@@ -276,7 +312,7 @@ def build_environment(arrivals, env, tools, store, files, carried):
             )
         make_runnable(os.path.join(fresh, "bin"))
         needed = [sha for _, sha, _ in files] + carried
-        mark = {"wheels": [file for file, _, _ in files], "blobs": needed}
+        mark = {"wheels": [file for file, _, _ in files], "blobs": needed}  # type: dict[str, Any]
         mark["dists"] = env_drift.hash_package_records(fresh)
         call.emit({"event": "step", "what": "sync"})
         sync_disk(fresh)
@@ -295,12 +331,12 @@ def build_environment(arrivals, env, tools, store, files, carried):
         call.agent.at_end.remove(undo)
 
 
-def replaced_env_folder(env):
+def replaced_env_folder(env: str) -> str:
     """Return the path of the replaced environment, until the new one is proved."""
     return os.path.join(os.path.dirname(env), ".old-" + os.path.basename(env))
 
 
-def put_in_place(fresh, env):
+def put_in_place(fresh: str, env: str) -> None:
     """Move the new environment to its final path, and keep the old one until the proof."""
     require_unused(env)
     remove_env_path(replaced_env_folder(env))
@@ -313,7 +349,7 @@ def put_in_place(fresh, env):
     rename_synced(fresh, env)
 
 
-def put_back(env):
+def put_back(env: str) -> None:
     """Use the replaced environment again, as the new one failed its proof."""
     old = replaced_env_folder(env)
     if os.path.isdir(old):
@@ -321,7 +357,13 @@ def put_back(env):
         rename_synced(old, env)
 
 
-def unpack_wheels(call, command, variables, store, wheels):
+def unpack_wheels(
+    call: "Call",
+    command: "list[str]",
+    variables: "dict[str, str]",
+    store: "wheel_cache.WheelCache",
+    wheels: "list[wheel_cache.Wheel]",
+) -> None:
     blobs.verify_blobs(store.root, [sha for _, sha in store.find_lacking(wheels)])
     store.begin(wheels)
     requirements = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
@@ -329,7 +371,7 @@ def unpack_wheels(call, command, variables, store, wheels):
     store.note_unpacked(wheels)
 
 
-def make_runnable(folder):
+def make_runnable(folder: str) -> None:
     """Set the x bit of scripts and programs in bin: wheels zipped again can lose it."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
@@ -342,14 +384,14 @@ def make_runnable(folder):
             os.chmod(path, stat.S_IMODE(mode) | 0o700)
 
 
-def remove_old_work(folder):
+def remove_old_work(folder: str) -> None:
     """Remove folders of killed builders: only the holder of the lock has such folders."""
     for name in os.listdir(folder):
         if name.startswith((".work-", ".old-")):
             remove_env_path(os.path.join(folder, name))
 
 
-def remove_env_path(path):
+def remove_env_path(path: str) -> None:
     if os.path.islink(path) or os.path.isfile(path):
         os.unlink(path)
     elif os.path.isdir(path):
@@ -361,7 +403,7 @@ def remove_env_path(path):
 # --- proving -------------------------------------------------------------------------------------
 
 
-def clean_environ(env):
+def clean_environ(env: str) -> "dict[str, str]":
     """Return an environment without the account's PYTHON*, PIP_*, UV_* and MPI settings."""
     keep = ("HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "TZ")
     variables = {name: os.environ[name] for name in keep if name in os.environ}

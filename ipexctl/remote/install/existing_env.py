@@ -15,6 +15,12 @@ from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift, env_marks, environments
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 TIMEOUT = 60
 ASK = """
 import json, sys
@@ -22,7 +28,7 @@ print(json.dumps([list(sys.version_info[:3]), sys.prefix, sys.implementation.nam
 """
 
 
-def op_inspect(call, root, path):
+def op_inspect(call: "Call", root: str, path: str) -> "dict[str, Any]":
     """{root, path} -> {path, python, packages, mpirun}: runs the environment's own interpreter."""
     path = checked_folder(path, root)
     python = os.path.join(path, "bin", "python")
@@ -49,7 +55,7 @@ def op_inspect(call, root, path):
     }
 
 
-def op_link(call, root, key, path):
+def op_link(call: "Call", root: str, key: str, path: str) -> "dict[str, bool]":
     """{root, key, path} -> {built}: link ROOT/envs/KEY to `path`. False: it is linked already."""
     root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
@@ -70,7 +76,7 @@ def op_link(call, root, key, path):
     return {"built": True}
 
 
-def checked_folder(text, root):
+def checked_folder(text: str, root: str) -> str:
     """Return the absolute path of an environment for --use-env. Raise Failure if it is unsafe."""
     path = os.path.normpath(os.path.expanduser(text))
     if not os.path.isabs(path):
@@ -103,7 +109,7 @@ def checked_folder(text, root):
     return path
 
 
-def link_contents(env, path):
+def link_contents(env: str, path: str) -> bool:
     """Link to each thing in `path`, and remove other links. Each is replaced in one step."""
     names = [name for name in os.listdir(path) if not name.startswith(".")]
     changed = False

@@ -10,11 +10,17 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 BEAT = 5.0
 ALIVE = 90.0  # longer than a controller waits for a silent operation: that has to be noticed
 
 
-def op_hold(call, root, install, who, wait):
+def op_hold(call: "Call", root: str, install: str, who: str, wait: float) -> "dict[str, Any]":
     """{root, install, who, wait} -> {who, since}
 
     The event "held" comes once the lock is held; the operation then lasts until {"release": true},
@@ -43,7 +49,7 @@ def op_hold(call, root, install, who, wait):
         lock.release()
 
 
-def is_over(call, seconds):
+def is_over(call: "Call", seconds: float) -> bool:
     """Return whether the controller has released the lock, or has gone."""
     try:
         frame = call.inbox.get(timeout=seconds)
@@ -53,14 +59,14 @@ def is_over(call, seconds):
 
 
 class HostLock:
-    def __init__(self, root, install, who):
+    def __init__(self, root: str, install: str, who: str) -> None:
         self.install, self.who = install, who[:200]
         self.place = os.path.join(root, "install.holder")
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self.fd = os.open(os.path.join(root, "install.lock"), flags, 0o600)
         self.locked = False
 
-    def take(self):
+    def take(self) -> bool:
         if try_lock(self.fd):
             self.locked = True
             mark = {"install": self.install, "who": self.who, "since": int(time.time())}
@@ -68,21 +74,21 @@ class HostLock:
             return True
         return self.read_holder_mark().get("install") == self.install
 
-    def read_holder_mark(self):
+    def read_holder_mark(self) -> "dict[str, Any]":
         return read_json(self.place) or {}
 
-    def describe_holder(self):
+    def describe_holder(self) -> "dict[str, Any]":
         """Return {who, since}: the install that holds the lock, and for how many seconds."""
         mark = self.read_holder_mark()
         since = mark.get("since")
         seconds = max(0, int(time.time()) - since) if isinstance(since, int) else 0
         return {"who": str(mark.get("who", "")), "since": seconds}
 
-    def remove_holder_mark(self):
+    def remove_holder_mark(self) -> None:
         if self.locked:
             blobs.try_unlink(self.place)
 
-    def release(self):
+    def release(self) -> None:
         self.remove_holder_mark()
         self.locked = False
         os.close(self.fd)  # this also unlocks it

@@ -11,6 +11,10 @@ import shlex
 from ipexctl.remote import child_processes
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from ipexctl.remote.main import Call
+
 PACKAGES = ("oneccl_bindings_for_pytorch", "torch_ccl")  # the module from 1.12 on, and before
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 BASH_OWN = frozenset(("PWD", "OLDPWD", "SHLVL", "_"))
@@ -20,13 +24,13 @@ SOURCE = "ipexctl_script=$1 ipexctl_env=$(type -P env); shift\n"
 SOURCE += 'source "$ipexctl_script" >/dev/null 2>&1; exec "$ipexctl_env" -0'
 
 
-def read_variables(call, prefix):
+def read_variables(call: "Call", prefix: str) -> "dict[str, str]":
     """Return {name: value}, empty if the environment has no such script."""
     script = find_script(prefix)
     return source_script(call, prefix, script, TIMEOUT) if script else {}
 
 
-def find_script(prefix):
+def find_script(prefix: str) -> str:
     places = os.path.join(prefix, "lib", "python3*", "site-packages")
     for package in PACKAGES:
         for path in sorted(glob.glob(os.path.join(places, package, "env", "setvars.sh"))):
@@ -34,7 +38,7 @@ def find_script(prefix):
     return ""
 
 
-def source_script(call, prefix, script, seconds):
+def source_script(call: "Call", prefix: str, script: str, seconds: float) -> "dict[str, str]":
     """Return {name: value} of variables it adds or changes; of PATH only what was added."""
     before = base_environment(prefix)
     command = ["bash", "--norc", "--noprofile", "-c", SOURCE, "bash", script]
@@ -50,7 +54,7 @@ def source_script(call, prefix, script, seconds):
     return changed
 
 
-def base_environment(prefix):
+def base_environment(prefix: str) -> "dict[str, str]":
     """Return variables that are equal in every session, so that only the script's differ."""
     return {
         "HOME": os.path.expanduser("~"),
@@ -59,7 +63,7 @@ def base_environment(prefix):
     }
 
 
-def parse_env(text):
+def parse_env(text: str) -> "dict[str, str]":
     """Parse the output of `env -0`, without exported functions and undecodable values."""
     pairs = (entry.partition("=")[::2] for entry in text.split("\0"))
     return {
@@ -69,12 +73,12 @@ def parse_env(text):
     }
 
 
-def added_paths(before, after):
+def added_paths(before: str, after: str) -> str:
     old_parts = before.split(":")
     return ":".join(part for part in after.split(":") if part and part not in old_parts)
 
 
-def script_failure(script, why):
+def script_failure(script: str, why: str) -> "Failure":
     command = shlex.quote("source " + shlex.quote(script))
     hint = "bash -c %s   # on this host, to see what it says" % command
     return Failure("setvars.sh of the oneCCL bindings failed", why, hint, slug="setvars-failed")

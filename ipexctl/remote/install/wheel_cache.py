@@ -14,13 +14,19 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    Wheel = tuple[str, str]  # its name, its sha256
+
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class WheelCache:
     """The cache during one build. The caller holds ROOT's lock. Before keep() it has no mark."""
 
-    def __init__(self, root, uv, wheels, fresh):
+    def __init__(self, root: str, uv: str, wheels: "list[Wheel]", fresh: bool) -> None:
         self.root, self.uv = root, uv
         root_folder.make_subfolder(root, "blobs", "unpacked")
         top = cache_folder(root)
@@ -29,31 +35,32 @@ class WheelCache:
         self.before = {} if fresh else self.find_unpacked()
         if any(self.before.get(file, [sha])[0] != sha for file, sha in wheels):
             self.before = {}  # uv knows them by their names
-        self.begun, self.unpacked = False, []
+        self.begun, self.unpacked = False, []  # type: bool, list[Wheel]
 
-    def find_unpacked(self):
+    def find_unpacked(self) -> "dict[str, list[Any]]":
         """Return {file: [sha256, stamp]} of the wheels that are certainly unpacked."""
         mark = read_json(self.mark) or {}
         try:
             if mark["uv"] == self.uv and mark["digest"] == fingerprint_cache(self.cache)[0]:
-                return mark["wheels"]
+                wheels: "dict[str, list[Any]]" = mark["wheels"]
+                return wheels
         except (OSError, KeyError):
             pass
         return {}
 
-    def find_lacking(self, wheels):
+    def find_lacking(self, wheels: "list[Wheel]") -> "list[Wheel]":
         """Return the wheels not unpacked yet. A blob sent again may be unpacked again."""
         rows = ((file, sha, [sha, blob_stamp(self.root, sha)]) for file, sha in wheels)
         return [(file, sha) for file, sha, mark in rows if self.before.get(file) != mark]
 
-    def make_empty_links(self):
+    def make_empty_links(self) -> str:
         """Return an empty folder for links to blobs under the names of wheels. uv needs the same
         path each time, and a hard link would change a blob's stamp."""
         remove_path(self.links)
         os.mkdir(self.links, 0o700)
         return self.links
 
-    def begin(self, wheels):
+    def begin(self, wheels: "list[Wheel]") -> None:
         """Link these wheels, and note that uv is about to write to the cache."""
         if not self.begun:
             blobs.try_unlink(self.mark)
@@ -63,14 +70,14 @@ class WheelCache:
         for file, sha in wheels:
             os.symlink(blobs.path_of(self.root, sha), os.path.join(self.links, file))
 
-    def note_unpacked(self, wheels):
+    def note_unpacked(self, wheels: "list[Wheel]") -> None:
         self.unpacked += wheels
 
-    def drop(self):
+    def drop(self) -> None:
         if self.begun:
             remove_cache(self.root)
 
-    def keep(self):
+    def keep(self) -> None:
         """Keep the unpacked wheels, which are on the disk: protect them and write the mark."""
         if not self.begun:
             return
@@ -87,17 +94,17 @@ class WheelCache:
         env_marks.write_mark(self.mark, mark)
 
 
-def cache_folder(root):
+def cache_folder(root: str) -> str:
     return os.path.join(root, "blobs", "unpacked")
 
 
-def remove_cache(root):
+def remove_cache(root: str) -> None:
     """Remove the cache. Environments keep their files, which are hard links."""
     blobs.try_unlink(os.path.join(cache_folder(root), "mark"))  # first, should this be cut short
     remove_path(cache_folder(root))
 
 
-def blob_stamp(root, sha):
+def blob_stamp(root: str, sha: str) -> "list[int] | None":
     """Return the stamp of a blob as a list; None if it does not exist."""
     try:
         return list(blobs.stamp_of(os.stat(blobs.path_of(root, sha))))
@@ -105,7 +112,7 @@ def blob_stamp(root, sha):
         return None
 
 
-def fingerprint_cache(folder):
+def fingerprint_cache(folder: str) -> "tuple[str, list[tuple[str, int]]]":
     """Return a hash of the state of all files below, and (path, mode) of those with several names.
 
     Modes and change times are left out: both change with every environment.
