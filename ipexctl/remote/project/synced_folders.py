@@ -22,6 +22,15 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.project import ended_copy
 from ipexctl.remote.run_files import run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Sequence
+    from typing import IO, Any
+
+    from ipexctl.remote.main import Call
+
+    Tree = dict[str, Any]
+
 PACKED = 256 * 1024  # as on the controller
 PACKS = 24  # when there are more, the least recently used one is removed
 KEPT = 30 * 86400
@@ -32,34 +41,42 @@ claims = {}  # type: dict[str, Claim]  # by folder: those that this agent is mak
 class Claim:
     """A run's folder that this agent is making: its locks, and the ended run that helps."""
 
-    def __init__(self, mark, removal):
+    def __init__(self, mark: int, removal: int) -> None:
         self.mark, self.removal = mark, removal
-        self.tree = None  # type: dict[str, list[object]] | None  # the list of the folder's files
+        self.tree = None  # type: Tree | None  # the list of the folder's files
         self.copy = None  # type: ended_copy.EndedCopy | None
         self.in_copy = set()  # type: set[str]  # paths of the files that are unchanged there
         self.whole = set()  # type: set[str]  # folders of which that is so of all that they hold
 
-    def begin(self, root, run, tree, copies):
+    def begin(self, root: str, run: str, tree: "Tree", copies: int) -> None:
         self.tree = tree
         self.copy = ended_copy.find_ended_copy(root, run, tree, copies)
         if self.copy:
             self.in_copy = {row[0] for row in tree["files"] if self.copy.has(row)}
             self.whole = self.copy.whole_folders(tree, self.in_copy)
 
-    def take_folder(self, name, path):
+    def take_folder(self, name: str, path: bytes) -> bool:
         return self.copy is not None and name in self.whole and self.copy.take_folder(name, path)
 
-    def take(self, row, path):
+    def take(self, row: "ended_copy.Row", path: bytes) -> "ended_copy.Stamp | None":
         return self.copy.take(row, path) if self.copy and row[0] in self.in_copy else None
 
-    def release(self):
+    def release(self) -> None:
         if self.copy:
             self.copy.close()
         os.close(self.mark)
         os.close(self.removal)
 
 
-def op_make(call, root, run_id, key, cwd, copies=1, came=()):
+def op_make(
+    call: "Call",
+    root: str,
+    run_id: str,
+    key: str,
+    cwd: str,
+    copies: int = 1,
+    came: "Sequence[packs.Pack]" = (),
+) -> "dict[str, Any]":
     """{root, run_id, key, cwd, copies, came}, body: the manifest, or nothing if it should be known
     here. `copies`: how many of the newest runs keep their project copies.
 
@@ -101,12 +118,12 @@ def op_make(call, root, run_id, key, cwd, copies=1, came=()):
     return place
 
 
-def is_stored(root, stored, row):
+def is_stored(root: str, stored: "packs.Packs", row: "ended_copy.Row") -> bool:
     _, sha, size, _ = row
     return stored.has(sha, size) if size <= PACKED else blobs.has_blob(root, sha, size)
 
 
-def report_missing(call, missing, count):
+def report_missing(call: "Call", missing: "list[int]", count: int) -> "dict[str, int]":
     """Report which of `count` files are missing; one bit each, as a list can exceed a header."""
     bits = bytearray((count + 7) // 8)
     for i in missing:
@@ -115,13 +132,13 @@ def report_missing(call, missing, count):
     return {"missing": len(missing)}
 
 
-def op_drop(call, root, run_id, **make):
+def op_drop(call: "Call", root: str, run_id: str, **make: object) -> "dict[str, Any]":
     """Give up what op_make began: it will not be completed. Another host that waits takes over."""
     release_claims(run_folder(root_folder.prepare_root(root), run_id))
     return {}
 
 
-def op_find_script(call, folder, home, script):
+def op_find_script(call: "Call", folder: str, home: str, script: str) -> "dict[str, str]":
     """{folder, home, script} -> {cwd}: where the script is on this host, for --no-sync.
 
     `home` is the folder's path below the user's home there, "" if it is not below it.
@@ -138,12 +155,12 @@ def op_find_script(call, folder, home, script):
     )
 
 
-def op_find_absent(call, root, paths):
+def op_find_absent(call: "Call", root: str, paths: "list[str]") -> "dict[str, list[int]]":
     """{root, paths} -> {absent}: the indexes of those that certainly do not exist on this host."""
     return {"absent": [i for i, path in enumerate(paths) if _is_absent(encode_path(path))]}
 
 
-def _is_absent(path):
+def _is_absent(path: bytes) -> bool:
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -156,7 +173,7 @@ def _is_absent(path):
 # --- lists of files ------------------------------------------------------------------------------
 
 
-def read_file_list(root, key, body):
+def read_file_list(root: str, key: str, body: bytes) -> "Tree | None":
     """Return the list of a folder's files, from the request or an earlier one; None without one."""
     path = os.path.join(root_folder.make_subfolder(root, "blobs", "trees"), key)
     if body:
@@ -177,10 +194,11 @@ def read_file_list(root, key, body):
     if body:
         write_atomic(path, data, mode=None)
         remove_unused_files(os.path.dirname(path), KEPT)
-    return json.loads(data.decode("ascii"))
+    tree: "Tree" = json.loads(data.decode("ascii"))
+    return tree
 
 
-def remove_unused_files(folder, age, most=None):
+def remove_unused_files(folder: str, age: float, most: "int | None" = None) -> None:
     """Remove files unused for `age` seconds, and all but the `most` recently used ones."""
     paths = [os.path.join(folder, name) for name in os.listdir(folder)]
     limit = time.time() - age
@@ -193,11 +211,11 @@ def remove_unused_files(folder, age, most=None):
 # --- laying out ----------------------------------------------------------------------------------
 
 
-def run_folder(root, run_id):
+def run_folder(root: str, run_id: str) -> str:
     return root_folder.make_subfolder(root, "runs", run_folders.checked_id(run_id))
 
 
-def claim_run(call, root, run):
+def claim_run(call: "Call", root: str, run: str) -> bool:
     """Lock the run's folder to make its files; False if they have been made."""
     run_folders.hold_folder(run)
     if run not in claims:
@@ -210,13 +228,15 @@ def claim_run(call, root, run):
     return True
 
 
-def release_claims(run):
+def release_claims(run: str) -> None:
     claim = claims.pop(run, None)
     if claim:
         claim.release()
 
 
-def lay_out(root, run, tree, stored, key, cwd):
+def lay_out(
+    root: str, run: str, tree: "Tree", stored: "packs.Packs", key: str, cwd: str
+) -> "dict[str, str]":
     """Make the run's project copy from stored files, under its final name once it is complete."""
     size = sum(size for _, _, size, _ in tree["files"])
     root_folder.need_space(root, size, len(tree["files"]))
@@ -237,7 +257,7 @@ def lay_out(root, run, tree, stored, key, cwd):
     return place_of(run, cwd)
 
 
-def keep_tree(root, run, key):
+def keep_tree(root: str, run: str, key: str) -> None:
     """Keep the list of the original files: those that do not change can be removed later."""
     path, copy = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
     if not os.path.lexists(copy):
@@ -245,7 +265,7 @@ def keep_tree(root, run, key):
             write_atomic(copy, source.read())
 
 
-def rename_into_place(part, work):
+def rename_into_place(part: bytes, work: bytes) -> None:
     try:
         os.rename(part, work)
     except OSError:
@@ -253,14 +273,16 @@ def rename_into_place(part, work):
             raise
 
 
-def place_of(run, cwd):
+def place_of(run: str, cwd: str) -> "dict[str, str]":
     work = os.fsencode(os.path.join(run, "work"))
     folder = checked_path_below(work, cwd) if cwd else work
     with open(os.path.join(run, "mark")) as file:
         return {"cwd": os.fsdecode(folder), "mark": file.read()}
 
 
-def fill_folder(root, stored, work, tree, claim):
+def fill_folder(
+    root: str, stored: "packs.Packs", work: bytes, tree: "Tree", claim: "Claim"
+) -> "dict[str, ended_copy.Stamp]":
     """Create the folders, files and links of the list in the empty folder `work`. Return the stamp
     of each file."""
     stamps, moved = {}, set()  # folders that came whole
@@ -272,6 +294,7 @@ def fill_folder(root, stored, work, tree, claim):
             os.mkdir(path, 0o700)
     for row in tree["files"]:
         if folder_above(row[0]) in moved:
+            assert claim.copy
             stamps[row[0]] = claim.copy.stamps[row[0]]
             continue
         path = checked_path_below(work, row[0])
@@ -282,11 +305,13 @@ def fill_folder(root, stored, work, tree, claim):
     return stamps
 
 
-def folder_above(name):
+def folder_above(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def place_file(root, stored, path, row):
+def place_file(
+    root: str, stored: "packs.Packs", path: bytes, row: "ended_copy.Row"
+) -> "ended_copy.Stamp":
     """Make the file from what is stored, and return its stamp."""
     _, sha, size, executable = row
     mode = 0o700 if executable else 0o600
@@ -301,7 +326,7 @@ def place_file(root, stored, path, row):
         os.close(fd)
 
 
-def copy_blob(path, fd, sha):
+def copy_blob(path: str, fd: int, sha: str) -> None:
     """Copy a blob, as a run may write to its files; on btrfs and xfs the copy shares its blocks."""
     with blobs.open_stored(path) as source:
         if clone_blocks(source, fd):
@@ -313,7 +338,7 @@ def copy_blob(path, fd, sha):
         raise blobs.damage_failure(path)
 
 
-def clone_blocks(source, fd):
+def clone_blocks(source: "IO[bytes]", fd: int) -> bool:
     import fcntl
 
     try:
@@ -323,11 +348,11 @@ def clone_blocks(source, fd):
     return True
 
 
-def write_bytes(fd, data):
+def write_bytes(fd: int, data: "bytes | memoryview") -> None:
     blobs.write_all(lambda view: os.write(fd, view), data)
 
 
-def make_link(work, name, target):
+def make_link(work: bytes, name: str, target: str) -> None:
     path = checked_path_below(work, name)
     os.symlink(encode_path(target), path)
     if not (os.path.realpath(path) + b"/").startswith(os.path.realpath(work) + b"/"):
@@ -335,7 +360,7 @@ def make_link(work, name, target):
         raise Failure("the link %r leads out of the run's folder" % name, slug="path-leads-out")
 
 
-def checked_path_below(work, name):
+def checked_path_below(work: bytes, name: str) -> bytes:
     """Return the path of a name below `work`; refuse names that are not plain relative paths."""
     raw = encode_path(name)
     if any(part in (b"", b".", b"..") for part in raw.split(b"/")) or b"\0" in raw:
@@ -343,5 +368,5 @@ def checked_path_below(work, name):
     return os.path.join(work, raw)
 
 
-def encode_path(name):
+def encode_path(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
