@@ -19,6 +19,15 @@ import struct
 import sys
 import time
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Mapping
+    from typing import Any
+
+    Message = dict[str, Any]
+    Exit = tuple[int | None, int | None]  # exit code, or signal
+    Processes = dict[int, tuple[str, int]]  # by pid: state, parent
+
 PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPIR_")
 RUN_MARK = "IPEXCTL_RUN_ID"
 SUPERVISOR, GUARDIAN = "ipexctl-run", "ipexctl-guard"  # names of their processes
@@ -28,7 +37,7 @@ LENGTH = struct.Struct("=I")  # of a message
 KILLED = 255  # exit code for a killed wrapper: a signal's would mean that this program was killed
 
 
-def greet_supervisor(message):
+def greet_supervisor(message: "Message") -> "tuple[socket.socket, Messages]":
     """Connect to the supervisor and send the first message. Return (connection, messages)."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect(os.environ["IPEXCTL_SOCKET"])
@@ -36,7 +45,7 @@ def greet_supervisor(message):
     return link, Messages(link)
 
 
-def request_launch(argv):
+def request_launch(argv: "list[str]") -> int:
     """Hand mpirun's `HOST COMMAND` to the first host's supervisor, and wait for its exit code.
 
     That supervisor, the hub, passes it to the supervisor of HOST. No SSH connects the hosts,
@@ -47,10 +56,10 @@ def request_launch(argv):
     if "refused" in message:
         sys.stderr.write("ipexctl: %s\n" % message["refused"])
         return 255
-    return message["exit"]
+    return int(message["exit"])
 
 
-def main(rank, local_rank):
+def main(rank: "int | None", local_rank: "int | None") -> int:
     """Run one rank: get its orders, supervise the script, report its end; return the exit code."""
     link, reader = greet_supervisor({"hello": "rank", "rank": rank, "local": local_rank})
     orders = reader.next()
@@ -67,31 +76,31 @@ def main(rank, local_rank):
     try:
         send_message(link, {"ended": True, "at": end, "code": code, "signal": sign, "usage": usage})
         # when this process exits, MPI ends all ranks: wait until the first failure is recorded
-        reply = {}  # type: dict[str, object]
+        reply = {}  # type: Message
         while "noted" not in reply:
             reply = reader.next() or {"noted": "the agent has ended"}
         if reply.get("ok"):
             return 0  # if Python aborted after the script was done, MPI must not end the others
     except OSError:
         pass
-    return code if sign is None else 128 + sign
+    return (code or 0) if sign is None else 128 + sign
 
 
-def usage_since(start):
+def usage_since(start: float) -> "dict[str, float]":
     """Return what the script used, including the children that it waited for."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = usage.ru_utime + usage.ru_stime
     return {"seconds": time.monotonic() - start, "cpu": cpu, "memory": usage.ru_maxrss << 10}
 
 
-def start_from_mpi():
+def start_from_mpi() -> int:
     """Run the rank that mpirun has named in the environment."""
     rank = first_number(os.environ, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
     local_rank = first_number(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
     return main(rank, local_rank)
 
 
-def start_all(places):
+def start_all(places: "list[str]") -> int:
     """Start a wrapper for each RANK:LOCAL_RANK without MPI, and wait for them."""
     parent = os.getpid()
     for place in places:
@@ -110,21 +119,21 @@ def start_all(places):
     return worst
 
 
-def first_number(env, *names):
+def first_number(env: "Mapping[str, str]", *names: str) -> "int | None":
     for name in names:
         if env.get(name, "").isdigit():
             return int(env[name])
     return None
 
 
-def rank_environment(orders):
+def rank_environment(orders: "Message") -> "dict[str, str]":
     env = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
     env.update(orders["env"])
     env[RUN_MARK] = os.environ[RUN_MARK]
     return env
 
 
-def supervise_script(orders, reader, link):
+def supervise_script(orders: "Message", reader: "Messages", link: "socket.socket") -> "Exit":
     """Start the script and wait for it. Return (code, None) or (None, signal)."""
     wake_out, wake_in = os.pipe()
     os.set_blocking(wake_in, False)
@@ -134,7 +143,7 @@ def supervise_script(orders, reader, link):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda n, _: signal_group(pid, n))
     send_message(link, {"started": True, "pid": pid, "wrapper": os.getpid(), "where": placement})
-    watched = [wake_out, link]
+    watched = [wake_out, link]  # type: list[int | socket.socket]
     while True:
         exit_state = reap_children(pid)
         if exit_state is not None:
@@ -149,7 +158,7 @@ def supervise_script(orders, reader, link):
             watched = [wake_out]
 
 
-def forward_signals(reader, pid):
+def forward_signals(reader: "Messages", pid: int) -> bool:
     """Forward signals that the agent orders. Return False when the agent has ended."""
     while True:
         message = reader.next()
@@ -161,7 +170,7 @@ def forward_signals(reader, pid):
             return True
 
 
-def start_script(orders):
+def start_script(orders: "Message") -> "tuple[int, Message]":
     """Return the script's process, and its CPUs just before it became the script."""
     parent = os.getpid()
     read_end, write_end = os.pipe()  # exec closes the child's end
@@ -197,7 +206,7 @@ def start_script(orders):
         os._exit(127)
 
 
-def die_first_of_memory():
+def die_first_of_memory() -> None:
     """Make the kernel's OOM killer prefer a rank to the processes that report and sweep."""
     try:
         with open("/proc/self/oom_score_adj", "r+") as f:
@@ -208,14 +217,14 @@ def die_first_of_memory():
         pass  # a container may forbid it
 
 
-def pin_to_cpus(cpus):
+def pin_to_cpus(cpus: "list[int]") -> None:
     try:
         os.sched_setaffinity(0, cpus)
     except OSError as e:
         os.write(2, ("ipexctl: not pinned to CPUs %s: %s\n" % (cpus, e)).encode())
 
 
-def prefer_memory(node):
+def prefer_memory(node: "int | None") -> None:
     """Allocate memory from that NUMA node first, unless a container forbids it."""
     number = {"x86_64": 238, "aarch64": 237}.get(os.uname().machine)
     if node is None or number is None:
@@ -232,7 +241,7 @@ def prefer_memory(node):
         pass  # no libffi
 
 
-def reap_children(pid):
+def reap_children(pid: int) -> "Exit | None":
     """Collect every child that ended (this is a subreaper). Return how `pid` ended, or None."""
     while True:
         try:
@@ -247,7 +256,7 @@ def reap_children(pid):
             return os.WEXITSTATUS(status), None
 
 
-def signal_group(pid, number):
+def signal_group(pid: int, number: int) -> None:
     try:
         os.killpg(pid, number)
     except OSError:
@@ -263,11 +272,11 @@ def signal_group(pid, number):
 class Messages:
     """Messages sent by `send_message`, from a socket that only this user can connect to."""
 
-    def __init__(self, link):
+    def __init__(self, link: "socket.socket") -> None:
         self.link = link
         self.buffer = b""
 
-    def next(self):
+    def next(self) -> "Message | None":
         """Return the next message, or None if the other end has closed the connection."""
         while not self.whole():
             try:
@@ -278,22 +287,24 @@ class Messages:
                 return None
             self.buffer += data
         end = self.end()
-        message, self.buffer = self.buffer[LENGTH.size : end], self.buffer[end:]
-        return marshal.loads(message)
+        data, self.buffer = self.buffer[LENGTH.size : end], self.buffer[end:]
+        message: "Message" = marshal.loads(data)
+        return message
 
-    def whole(self):
+    def whole(self) -> bool:
         return len(self.buffer) >= LENGTH.size and len(self.buffer) >= self.end()
 
-    def end(self):
-        return LENGTH.size + LENGTH.unpack_from(self.buffer)[0]
+    def end(self) -> int:
+        size: int = LENGTH.unpack_from(self.buffer)[0]
+        return LENGTH.size + size
 
 
-def send_message(link, message):
+def send_message(link: "socket.socket", message: "Message") -> None:
     data = marshal.dumps(message, 2)  # the version that every Python 3 reads
     link.sendall(LENGTH.pack(len(data)) + data)
 
 
-def prctl(option, value):
+def prctl(option: int, value: object) -> None:
     try:
         import ctypes
 
@@ -302,24 +313,24 @@ def prctl(option, value):
         pass  # no libffi: the socket and the sweep still end the script
 
 
-def die_with_parent(parent):
+def die_with_parent(parent: int) -> None:
     prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(127)
 
 
-def set_subreaper():
+def set_subreaper() -> None:
     prctl(36, 1)
 
 
-def set_name(name):
+def set_name(name: str) -> None:
     """Set the name that `ps -o comm` and `pgrep -x` show, of up to 15 characters."""
     import ctypes
 
     prctl(15, ctypes.create_string_buffer(name.encode("ascii")))
 
 
-def kill_all(run_id, ancestor, seconds=5.0):
+def kill_all(run_id: str, ancestor: int, seconds: float = 5.0) -> "list[int]":
     """Kill the run's processes until none is found. Return those that could not be killed."""
     deadline = time.time() + seconds
     while True:
@@ -334,7 +345,7 @@ def kill_all(run_id, ancestor, seconds=5.0):
         time.sleep(0.02)
 
 
-def find_run_processes(run_id, ancestor):
+def find_run_processes(run_id: str, ancestor: int) -> "list[int]":
     """Return the processes that descend from `ancestor` or carry the run's id, without this one.
 
     Descent finds those that cleared their environment: `ancestor` is a subreaper, so orphans stay
@@ -348,7 +359,7 @@ def find_run_processes(run_id, ancestor):
     return [pid for pid in pids if pid not in (os.getpid(), ancestor) and alive[pid][0] not in "ZX"]
 
 
-def find_descendant_pids(ancestor, alive):
+def find_descendant_pids(ancestor: int, alive: "Processes") -> "set[int]":
     """Return the descendants of a process. `alive`: the result of `processes`."""
     children = {}  # type: dict[int, list[int]]
     for pid, (_, parent) in alive.items():
@@ -361,7 +372,7 @@ def find_descendant_pids(ancestor, alive):
     return descendants
 
 
-def list_processes():
+def list_processes() -> "Processes":
     """Return {pid: (state, parent)}. Read again if a parent ended meanwhile: its children have
     another parent by now."""
     while True:
@@ -372,7 +383,7 @@ def list_processes():
             return processes
 
 
-def stat_of(pid):
+def stat_of(pid: "int | str") -> "tuple[str, int]":
     """Return (state, parent); a process that is gone has state X."""
     try:
         with open("/proc/%s/stat" % pid, "rb") as f:
@@ -382,7 +393,7 @@ def stat_of(pid):
         return "X", 0
 
 
-def carries_run_mark(pid, mark):
+def carries_run_mark(pid: int, mark: bytes) -> bool:
     try:
         if os.stat("/proc/%d" % pid).st_uid != os.getuid():
             return False

@@ -10,6 +10,10 @@ import struct
 
 from ipexctl.common.tolerant_reads import link_of, names_in, read_text
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable, Iterator
+
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 GET = 18  # TCPDIAG_GETSOCK: of both families, in one walk through the kernel's table
 DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
@@ -35,13 +39,13 @@ Connection = collections.namedtuple(
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 
-def list_connections():
+def list_connections() -> "Iterator[Connection]":
     """Yield a Connection for each open one of this network namespace. Raise OSError."""
     for data in list_sockets(GET, REQUEST.pack(1 << (INFO - 1), OPEN)):
         yield read_connection(data)
 
 
-def list_sockets(asked, body):
+def list_sockets(asked: int, body: bytes) -> "Iterator[bytes]":
     """Yield what the kernel says about each socket: messages of the kind `asked`. Raise OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
         link.settimeout(5.0)
@@ -57,7 +61,7 @@ def list_sockets(asked, body):
                     yield data
 
 
-def split_messages(packet):
+def split_messages(packet: bytes) -> "Iterator[tuple[int, bytes]]":
     offset = 0
     while offset + HEAD.size <= len(packet):
         size, kind, _, _, _ = HEAD.unpack_from(packet, offset)
@@ -67,7 +71,7 @@ def split_messages(packet):
         offset += (size + 3) & ~3
 
 
-def split_attributes(data, offset):
+def split_attributes(data: bytes, offset: int) -> "Iterator[tuple[int, bytes]]":
     """Yield (kind, value) of the attributes of a message, which begin at the offset."""
     while offset + 4 <= len(data):
         size, kind = struct.unpack_from("=HH", data, offset)
@@ -77,7 +81,7 @@ def split_attributes(data, offset):
         offset += (size + 3) & ~3
 
 
-def read_connection(data):
+def read_connection(data: bytes) -> "Connection":
     family, state, timer, retries, port, peer_port, ip, peer_ip, *tail = MESSAGE.unpack_from(data)
     unread, unsent, uid, inode = tail
     key = (
@@ -104,18 +108,18 @@ def read_connection(data):
     return Connection(key, uid, inode, *counts)
 
 
-def format_address(family, address):
+def format_address(family: int, address: bytes) -> str:
     if family == socket.AF_INET6 and address[:12] == MAPPED:
         family, address = socket.AF_INET, address[12:]
     return socket.inet_ntop(family, address[: 4 if family == socket.AF_INET else 16])
 
 
-def own_sockets(pid, wrapper):
+def own_sockets(pid: int, wrapper: int) -> "set[int]":
     """Return the sockets of a rank that it did not inherit from its wrapper."""
     return inodes_of(pid) - sockets_of(wrapper)
 
 
-def inodes_of(pid):
+def inodes_of(pid: int) -> "set[int]":
     """Return the sockets of a process and of its descendants."""
     inodes, todo = set(), [pid]
     while todo:
@@ -130,13 +134,13 @@ def inodes_of(pid):
     return inodes
 
 
-def sockets_of(pid):
+def sockets_of(pid: int) -> "set[int]":
     folder = "/proc/%d/fd/" % pid
     links = (link_of(folder + name) for name in names_in(folder))
     return {int(link[8:-1]) for link in links if link.startswith("socket:[")}
 
 
-def near_networks():
+def near_networks() -> "list[tuple[int, int]]":
     """Return (number, mask) of the IPv4 networks that this host reaches without a gateway."""
     networks = []
     try:
@@ -148,7 +152,7 @@ def near_networks():
     return networks
 
 
-def is_in(address, networks):
+def is_in(address: str, networks: "Iterable[tuple[int, int]]") -> bool:
     try:
         number = struct.unpack("=I", socket.inet_aton(address))[0]  # as the table writes it
     except OSError:
