@@ -274,9 +274,9 @@ def photograph(folder: Path, home: Path) -> bool:
     if not (browser := shutil.which("chromium") or shutil.which("google-chrome")):
         print("docs/images/report.png: not made: no Chromium here", flush=True)
         return False
-    prepare("run -ppn 1 --name mnist train_ddp.py --epochs 80 --steps 40", folder, home)
+    prepare("run -n 6 --name bert train.py --steps 150", folder, home)
     page = home / "report.html"
-    prepare(f"report mnist -o {page}", folder, home)
+    prepare(f"report bert -o {page}", folder, home)
     words = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,980"]
     picture = IMAGES / "report.png"
     subprocess.run(
