@@ -6,11 +6,13 @@ import os
 import queue
 import subprocess
 import threading
+import time
 import types
 from pathlib import Path
 
 from ipexctl.common.attempt_record import AttemptRuns, RunEnded
 from ipexctl.common.keeper_messages import BeginPart, CheckpointLayout, HostReport, PartOver
+from ipexctl.common.restart_plan import RestartPlan
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.restart.attempt_part import Part
@@ -105,6 +107,28 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
     assert done == []
     Keeper.begin_part(keeper, second, begin, {})
     assert done == ["aside", "laid", "forgot", "second", "held"]
+
+
+def test_a_file_from_before_the_run_is_not_put_aside(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    plan = RestartPlan(
+        run_id="20261126-120000-abcdef", hosts=["a"], first=["a"], ranks=[1], places=[],
+        restarts=3, least=1, lease=30.0, kept=True, without="begin", queued=0.0, returns=0.0,
+    )  # fmt: skip
+    asked = start_order(
+        restart_plan=plan.document(), root=str(tmp_path / "root"), spare=True,
+        cwd=str(work), checkpoints=["*.pt"],
+    )  # fmt: skip
+    made = Keeper(asked, types.SimpleNamespace())
+    for name, written in (("sent.pt", 1e9), ("half.pt", time.time() + 5)):
+        (work / name).write_text(name)
+        os.utime(work / name, (written, written))
+    made.part = types.SimpleNamespace(
+        order=asked, attempt=2, checkpoints=0, begin=lambda starter: None
+    )
+    made.begin_part(made.part, BeginPart(asked, None, tidies=True), {})
+    assert [path.name for path in work.glob("*.pt")] == ["sent.pt"]
 
 
 def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() -> None:

@@ -158,7 +158,7 @@ def test_a_run_that_waits_again_is_after_earlier_ones_that_do_not_yet(host: Host
     runs = [host.add_run(number, line, order=True) for number, line in enumerate(lines, 1)]
     host.add_run(9, RunQueued(900.0, {}).document(), STOPPED)
     keeper = SimpleNamespace(
-        order=start_order(host="node01").replace(woken=True), began=50.0, base=runs[0],
+        order=start_order(host="node01").replace(woken=True), woke=50.0, base=runs[0],
         restart_plan=SimpleNamespace(queued=1000.0), runs=str(host.root / "runs"), name="node01",
     )  # fmt: skip
     earlier = Keeper.find_sleeping(keeper, 51.0)

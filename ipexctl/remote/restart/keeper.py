@@ -129,9 +129,8 @@ class Keeper:
         self.said = {}  # type: dict[str, HostReport]  # the last report of each host
         self.next_word = self.next_order = 0.0
         self.term, self.alone = 0, False
-        self.began = self.led = self.turned = (
-            time.monotonic()
-        )  # when a leader was heard, and the last turn
+        # when this keeper began, when a leader was heard, and the last turn
+        self.woke = self.led = self.turned = time.monotonic()
         self.over = False
         self.ending = 0.0  # since when it is known that the run is over
         self.awaited = set()  # type: set[str]  # hosts that were away then, and have not come since
@@ -388,7 +387,7 @@ class Keeper:
         """Return the earlier runs of this user that have no keeper here yet. After a reboot, the
         command that lets this run wait again does so for these, too: until then it is after them.
         """
-        if not self.order.woken or now - self.began > WAKES:
+        if not self.order.woken or now - self.woke > WAKES:
             return []
         own = self.restart_plan.queued, self.base
         runs = [row for row in queued_runs.list_orders(self.runs, self.name) if row < own]
