@@ -54,7 +54,7 @@ def _get(url: str, dest: Path, **more: float) -> None:
     apply_get.apply(Task(args, False, False, lambda event: None, lambda: None, []))
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("head", "piece", "pause", "limits", "why"),
     [

@@ -74,7 +74,7 @@ def _get(url: str) -> None:
         apply_get._download(args, io.BytesIO())
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("fetch", [_index, _get])
 def test_the_body_of_a_redirect_is_not_read(server: Endless, fetch: Callable[[str], None]) -> None:
     fetch(server.url)

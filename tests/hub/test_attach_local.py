@@ -172,7 +172,7 @@ CHATTY = (
 
 
 @pytest.mark.parametrize("cuts", [
-    25, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(400)]),
+    25, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
 ])  # fmt: skip
 def test_a_viewer_that_is_cut_at_any_place_goes_on_there(here: Here, cuts: int) -> None:
     (here.code / "chat.py").write_text(CHATTY)

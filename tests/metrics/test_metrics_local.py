@@ -13,7 +13,7 @@ import pytest
 from tests.run.test_ps_local import Here
 from tests.ssh.test_shell import Terminal
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(1800)
 TRAIN = """\
 import os, sys, torch
 rank = int(os.environ["RANK"])

@@ -20,7 +20,7 @@ from tests.run.test_ps_local import Here
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux on this machine"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1800),
 ]
 TRAIN = """\
 import os, sys, time, torch

@@ -28,7 +28,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_play_installs_runs_and_brings_back_what_ranks_wrote(player: Player):
     """The environment is built under a root of its own, from files that the hosts have."""
     link = "mkdir -m 700 ~/.play && cp -al ~/.ipexctl/blobs ~/.play/blobs"
@@ -67,10 +67,10 @@ def test_a_play_installs_runs_and_brings_back_what_ranks_wrote(player: Player):
         assert states() == [0, {"ok"}, {"changed"}, {"ok"}]
     finally:
         for host in HOSTS:
-            player.lab.run_in(host, ["/bin/sh", "-c", "rm -r ~/.play"], user="trainer")
+            player.lab.run_in(host, ["/bin/sh", "-c", "rm -r ~/.play"], user="trainer", timeout=600)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_the_shipped_plays_check_train_and_tear_down(player: Player):
     player.file("train.py", TRAIN)
     player.file("ipexctl.toml", '[run.env]\nWORD = "configured"\n')
@@ -166,7 +166,7 @@ def ansible(player: Player) -> Player:
     return replace(player, env={"PATH": path, **temporary})
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_the_users_own_playbook_runs_on_our_hosts_with_our_keys(ansible: Player):
     step = "  - ansible: {playbook: site.yml, extra: {word: hello}}\n"
     try:
@@ -193,7 +193,7 @@ def test_the_users_own_playbook_runs_on_our_hosts_with_our_keys(ansible: Player)
             ansible.lab.run_in(host, ["rm", "-f", "/home/trainer/ansible-was-here"])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_ansible_refuses_a_host_key_that_nobody_has_accepted(ansible: Player, monkeypatch):
     """Also where the user's ansible.cfg turns the check off. A play asks each host before, so here
     the program is started without one."""

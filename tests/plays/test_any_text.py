@@ -70,7 +70,7 @@ def test_any_values(steps: list[tuple[str, object, str, object]], keys: dict[str
     _read(text)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "text",
     [

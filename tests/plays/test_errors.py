@@ -65,7 +65,7 @@ def _golden() -> dict[str, str]:
     return {part.split("\n", 1)[0]: part.split(f"{SAYS}\n", 1)[1].rstrip("\n") for part in parts}
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_said_of_a_wrong_play(name: str, tmp_path: Path) -> None:
     assert _said(name, tmp_path) == _golden()[name], "python -m tests.plays.test_errors"

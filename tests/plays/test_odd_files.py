@@ -39,7 +39,7 @@ ODD = {
 }  # fmt: skip
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", ODD)
 def test_what_is_not_a_file_is_refused_and_waits_for_nobody(shape: str, tmp_path: Path) -> None:
     path = tmp_path / "odd"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.plays_lab.playing import HOSTS, Playing, needs_sudo
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 PLAY = """\
 vars: {port: "2000", first: alice}
 sudo: true

@@ -15,7 +15,7 @@ import pytest
 from ipexctl.remote.play import apply_package
 
 PACKAGES = (("practice-a", "1.0"), ("practice-a", "2.0"), ("practice-b", "1.0"))
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 SERVES = """
 import json, sys
 sys.path.insert(0, "/src")

@@ -18,7 +18,7 @@ from tests.answering_terminal import answering
 from tests.conftest import MakeLab
 from tests.plays_lab.playing import HOSTS, Playing, interrupt, needs_sudo
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 ROOT_STEPS = """\
 name: limits
 sudo: true

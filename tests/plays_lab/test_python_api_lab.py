@@ -11,7 +11,7 @@ import pytest
 from ipexctl.api import Cluster, Code, File, Sh, State, StepFailed
 from tests.plays_lab.playing import HOSTS, REPO, Playing
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from ipexctl.lab import LabSpec
 from tests.conftest import MakeLab
 from tests.plays_lab.playing import HOSTS, SUDOERS, Playing, needs_sudo
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 # Packages would come from an index, and vm.* belongs to this machine and not to a practice host.
 OURS = ("--skip-tags", "packages,kernel")
 LIMITS = "/etc/security/limits.d/90-training.conf"

@@ -12,7 +12,7 @@ import pytest
 from ipexctl.common.waiting import wait_until
 from tests.plays_lab.playing import HOSTS, SUDOERS, Playing, needs_sudo
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 PASSWORD = "pa55-word of mine"
 ROOT = "steps:\n  - sh: id -un\n    sudo: true\n"
 IGNORED = """\

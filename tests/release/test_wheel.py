@@ -60,7 +60,7 @@ def test_the_installed_wheel_runs_what_needs_no_hosts(wheel: Path, tmp_path: Pat
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", try_wheels.PYTHONS)
 @pytest.mark.parametrize("way", ["pip", "pipx"])
 def test_the_wheel_works_on_each_python(

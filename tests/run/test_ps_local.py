@@ -218,7 +218,7 @@ def test_a_shell_on_a_host_with_a_run_says_so_first(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
-    "runs", [6, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])]
+    "runs", [6, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
 )
 def test_runs_in_a_row_leave_a_bounded_disk_and_no_process(here: Here, runs: int) -> None:
     settings = here.code.parent / "home/.config/ipexctl/config.toml"

@@ -69,7 +69,7 @@ def value_of(text: str) -> float:
     return float(found[0].replace(",", ""))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_all_commands_have_the_speed_that_the_script_measured(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +84,7 @@ def test_all_commands_have_the_speed_that_the_script_measured(
     assert card["value"] in said
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_too_few_steps_have_a_rough_speed_or_none(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +97,7 @@ def test_too_few_steps_have_a_rough_speed_or_none(
     assert {k: v for k, v in run.documents(monkeypatch).items() if v} == {}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_a_line_an_epoch_is_a_speed_that_is_compared(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_line_an_epoch_is_a_speed_that_is_compared(
     assert abs(pair.factor / (runs[0].truth / runs[1].truth) - 1) < NEAR
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_cpu_time_has_imports_and_the_end(here: Here) -> None:
     run = Numbers(here, "3", "0.1", "step", spun=3.0)
     folder: Path = here.code / ".ipexctl/runs" / run.run_id
@@ -126,7 +126,7 @@ def test_cpu_time_has_imports_and_the_end(here: Here) -> None:
     assert abs(value_of(facts["CPU time"]) - measured) <= 0.1, (facts, measured)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_steps_that_sleep_are_said_to_sleep(here: Here) -> None:
     """Also where other programs hold all CPUs, and the ranks do not wait for one."""
     burn = "import time\nend = time.time() + 300\nwhile time.time() < end: pass"
@@ -139,7 +139,7 @@ def test_steps_that_sleep_are_said_to_sleep(here: Here) -> None:
     assert card["note"].endswith("mostly sleeping"), card
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_what_ranks_do_until_their_first_line_is_said_once(here: Here) -> None:
     torch = next((here.code.parent / "env/lib").glob("python3*/site-packages/torch/__init__.py"))
     torch.write_text("import time\ntime.sleep(25)\n")
@@ -150,7 +150,7 @@ def test_what_ranks_do_until_their_first_line_is_said_once(here: Here) -> None:
     assert done.stderr.index("importing torch") < done.stderr.index("done: ")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("options", "said"), [(("--compress", "bf16"), 1), ((), 0)])
 def test_compression_without_an_effect_is_in_the_summary(
     here: Here, options: tuple[str, ...], said: int

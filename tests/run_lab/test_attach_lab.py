@@ -64,7 +64,7 @@ def cut_off(runner, word: str) -> None:
 
 @pytest.mark.parametrize("how", ["suspended", "cut off"])
 @pytest.mark.parametrize("seconds", [
-    20, pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(600)]),
+    20, pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
 ])  # fmt: skip
 def test_a_controller_that_was_away_shows_every_line_once(
     namespaces, request, runner, tmp_path, how, seconds

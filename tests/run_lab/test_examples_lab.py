@@ -28,7 +28,7 @@ def example(runner):
     return run
 
 
-@pytest.mark.timeout(600)  # three runs of two epochs on a busy machine
+@pytest.mark.timeout(1800)  # three runs of two epochs on a busy machine
 def test_shards_of_all_hosts_are_one_checkpoint_to_resume_from(namespaces, example, runner):
     saved, run_id = example(6, "-ppn", "2", "--outputs", "checkpoint", "--merge", FSDP2)
     folder = runner.folder / ".ipexctl/runs" / run_id / "outputs/checkpoint"

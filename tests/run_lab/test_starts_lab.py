@@ -45,7 +45,7 @@ def settled(runner, home, before: set[str]) -> str:
 
 
 @pytest.mark.parametrize("starts", [
-    pytest.param(4, marks=pytest.mark.timeout(300)),
+    pytest.param(4, marks=pytest.mark.timeout(1800)),
     pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(5400)]),
 ])  # fmt: skip
 def test_a_killed_start_is_fully_there_or_fully_absent(namespaces, runner, tmp_path, starts):

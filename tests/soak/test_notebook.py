@@ -15,7 +15,7 @@ import pytest
 
 from ipexctl.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 REPO = Path(__file__).parents[2]
 PACKAGES = ("nbclient", "ipykernel", "pandas")
 EXECUTE = """\

@@ -74,7 +74,7 @@ def listing(who: Hosts) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

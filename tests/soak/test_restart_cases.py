@@ -29,7 +29,7 @@ from tests.soak.test_partitions import (
     one_story,
 )
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 TIMES = range(int(os.environ.get("IPEXCTL_SOAK_TIMES", "1")))
 MB = 1 << 20
 SAYS = "            self.send(name, Mine(state))\n"

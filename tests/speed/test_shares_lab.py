@@ -45,7 +45,7 @@ def slowed(lab, host: str, cpus: float) -> Iterator[None]:
         group.rmdir()
 
 
-@pytest.mark.timeout(300)  # torch is loaded with a twentieth of a CPU
+@pytest.mark.timeout(1800)  # torch is loaded with a twentieth of a CPU
 def test_a_slow_host_gets_the_smaller_part(full_rung, runner, tmp_path):  # noqa: F811
     script = runner.script(EXAMPLE.read_text())
     with slowed(runner.lab, "node02", 0.06):

@@ -46,7 +46,7 @@ def folder(tmp_path):
     return made
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.soak
 def test_a_wrong_number_of_threads_is_found_and_written(installed_lab, folder) -> None:
     (folder / "train.py").write_text(SCRIPT.replace("{steps}", "100000"))
