@@ -20,6 +20,15 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any
+
+    Message = dict[str, Any]
+    Answer = Callable[[Message], Message]
+    Watch = Callable[[socket.socket], object]
+
 PATIENCE = 5.0  # seconds for one question
 PAUSE = 0.05
 DRAWS = 3  # names that are tried
@@ -27,13 +36,13 @@ NONCE_BYTES = 200  # more than its file has
 BACKLOG = 1024  # connections that wait; the kernel's own limit may be lower
 
 
-def serve_control_socket(folder, host, answer, watch):
+def serve_control_socket(folder: str, host: str, answer: "Answer", watch: "Watch") -> None:
     """Listen in a thread. `answer(message)` returns a reply; it is called in a separate thread, as
     is `watch(connection)` for an agent that wants to watch the run."""
     start_thread(accept_connections, open_control_socket(folder, host), answer, watch)
 
 
-def open_control_socket(folder, host):
+def open_control_socket(folder: str, host: str) -> "socket.socket":
     """Return a listener under a name that nobody can know before, once that is written down in the
     run's folder. It shows that this process is alive until it is closed."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -53,18 +62,18 @@ def open_control_socket(folder, host):
     return listener
 
 
-def socket_address(folder, nonce):
+def socket_address(folder: str, nonce: str) -> str:
     """Return the socket's name, which has at most 107 bytes."""
     return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), os.path.basename(folder), nonce)
 
 
-def nonce_path(folder, host):
+def nonce_path(folder: str, host: str) -> str:
     """Return the file of a process's nonce, its id and its start; hosts may share the folder."""
     short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
     return os.path.join(folder, "sockets", short)
 
 
-def account_that_holds(address):
+def account_that_holds(address: str) -> "int | None":
     """Return the uid of the process that listens under this name; None if none accepts."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -76,7 +85,7 @@ def account_that_holds(address):
         link.close()
 
 
-def name_refused(address, error):
+def name_refused(address: str, error: OSError) -> "Failure":
     """Return the failure of a socket that got no name. Who holds the last one is asked."""
     uid = account_that_holds(address)
     why = error.strerror or str(error)
@@ -89,21 +98,21 @@ def name_refused(address, error):
     )
 
 
-def start_of(pid):
+def start_of(pid: "int | str") -> str:
     """Return when a process began, in ticks; "" if it has ended."""
     return "".join(stat_of(pid)[1][19:20])
 
 
-def guardian_of(host):
+def guardian_of(host: str) -> str:
     return "guardian of " + host
 
 
-def keeper_of(host):
+def keeper_of(host: str) -> str:
     """Return the keeper's name in a run with --restarts, under the id of the first attempt."""
     return "keeper of " + host
 
 
-def accept_connections(listener, answer, watch):
+def accept_connections(listener: "socket.socket", answer: "Answer", watch: "Watch") -> None:
     while True:
         try:
             link, _ = listener.accept()
@@ -116,24 +125,25 @@ def accept_connections(listener, answer, watch):
             link.close()
 
 
-def answer_connection(link, answer, watch):
+def answer_connection(link: "socket.socket", answer: "Answer", watch: "Watch") -> None:
     """Answer one message, or hand the connection to `watch` if the message asks for that."""
     link.settimeout(PATIENCE)
+    is_watched = False
     try:
         message = receive_line(link)
         if isinstance(message, dict) and "watch" in message:
-            link, watched = None, link
-            watch(watched)
+            is_watched = True
+            watch(link)
         elif isinstance(message, dict):
             send_line(link, answer(message))
     except (OSError, ValueError):
         pass
     finally:
-        if link is not None:
+        if not is_watched:
             link.close()
 
 
-def receive_line(link):
+def receive_line(link: "socket.socket") -> "Any":
     """Return the next message, or None if the other end has closed the connection. It is one line
     of JSON: every version of ipexctl can ask a supervisor of another one."""
     received = b""
@@ -145,11 +155,11 @@ def receive_line(link):
     return json.loads(received.split(b"\n", 1)[0].decode("utf-8"))
 
 
-def send_line(link, message):
+def send_line(link: "socket.socket", message: "Message") -> None:
     link.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
 
-def open_watch_socket(folder, host):
+def open_watch_socket(folder: str, host: str) -> "socket.socket | None":
     """Return a socket to the supervisor for frames; it sends first. None: no supervisor."""
     try:
         link = connect_to_supervisor(folder, host)
@@ -161,7 +171,7 @@ def open_watch_socket(folder, host):
         return None
 
 
-def ask_supervisor(folder, host, message):
+def ask_supervisor(folder: str, host: str, message: "Message") -> "Message | None":
     """Return the supervisor's reply. None: no supervisor, or no answer in time."""
     try:
         link = connect_to_supervisor(folder, host)
@@ -169,12 +179,13 @@ def ask_supervisor(folder, host, message):
             return None
         with link:
             send_line(link, message)
-            return receive_line(link)
+            reply = receive_line(link)  # type: Message | None
     except (OSError, ValueError):
         return None
+    return reply
 
 
-def is_alive(folder, host):
+def is_alive(folder: str, host: str) -> bool:
     """Return whether a supervisor exists, even one that is stopped or whose queue is full."""
     try:
         link = connect_to_supervisor(folder, host, patience=0.0)
@@ -186,7 +197,7 @@ def is_alive(folder, host):
     return link is not None
 
 
-def read_nonce(folder, host):
+def read_nonce(folder: str, host: str) -> "list[str]":
     """Return [nonce, process id, its start], [] if there was no such process."""
     try:  # a rank could have put a pipe or a device there, which must not stop `ps`
         fd = os.open(nonce_path(folder, host), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -201,7 +212,9 @@ def read_nonce(folder, host):
     return words if len(words) == 3 else []
 
 
-def connect_to_supervisor(folder, host, patience=None):
+def connect_to_supervisor(
+    folder: str, host: str, patience: "float | None" = None
+) -> "socket.socket | None":
     """Connect to this user's supervisor; None if there is none. Raises BlockingIOError."""
     written = read_nonce(folder, host)
     if not written:
@@ -220,7 +233,9 @@ def connect_to_supervisor(folder, host, patience=None):
     return None
 
 
-def connect_with_timeout(link, address, patience=None):
+def connect_with_timeout(
+    link: "socket.socket", address: str, patience: "float | None" = None
+) -> None:
     """Connect. Raise BlockingIOError if the listener's queue stays full: any user can fill it."""
     patience = PATIENCE if patience is None else max(0.0, patience)
     if not patience:
@@ -231,7 +246,7 @@ def connect_with_timeout(link, address, patience=None):
     link.settimeout(patience)
 
 
-def peer_credentials(link):
+def peer_credentials(link: "socket.socket") -> "tuple[int, int]":
     """Return (process, user) at the other end."""
     credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return struct.unpack("3i", credentials)[:2]

@@ -19,11 +19,18 @@ from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import control, notifier, supervisor
 from ipexctl.remote.run_files import journal, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import socket
+    from collections.abc import Callable, Iterator
+
+    from ipexctl.common.frames import Frames
+
 LOOK = 1.0
 PATIENCE = 7.0  # seconds after the time at which a supervisor counts as lost until it is killed
 
 
-def guard_run(link, keep=None):
+def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None) -> None:
     """Run as guardian. `keep` starts the keeper of a run with --restarts."""
     try:
         import ssl  # noqa: F401  the hub's link needs it: read while the project is on its way
@@ -75,14 +82,14 @@ def guard_run(link, keep=None):
     os._exit(0)
 
 
-def show_life(order: StartOrder):
+def show_life(order: StartOrder) -> "socket.socket":
     """Return the socket that shows that this guardian is alive, until it is closed."""
     root = root_folder.prepare_root(order.root)
     folder = root_folder.make_subfolder(root, "runs", run_folders.checked_id(order.run_id))
     return control.open_control_socket(folder, control.guardian_of(order.host))
 
 
-def start_notifier(order: StartOrder):
+def start_notifier(order: StartOrder) -> "notifier.RunNotices":
     """Start the process that runs the command of --notify, on the first host of the run."""
     link, run = None, order.run
     if run is not None and run.notify:
@@ -92,9 +99,10 @@ def start_notifier(order: StartOrder):
     return notifier.RunNotices(link, run)
 
 
-def note_end(order: StartOrder, killed, survivors, seconds):
+def note_end(order: StartOrder, killed: str, survivors: int, seconds: float) -> None:
     """Record how and when this host's part of the run ended, in place of the supervisor."""
-    end = {"at": round(seconds, 3)}  # the supervisor began when the guardian did
+    # the supervisor began when the guardian did
+    end = {"at": round(seconds, 3)}  # type: dict[str, object]
     try:
         top = root_folder.prepare_root(order.root)
         path = journal.path_of(os.path.join(top, "runs", order.run_id), order.host)
@@ -105,7 +113,13 @@ def note_end(order: StartOrder, killed, survivors, seconds):
         pass  # a full disk, or no journal yet
 
 
-def become_supervisor(link, order: StartOrder, scratch, pulse, notices):
+def become_supervisor(
+    link: "Frames",
+    order: StartOrder,
+    scratch: str,
+    pulse: "mmap.mmap",
+    notices: "notifier.RunNotices",
+) -> None:
     """Run the supervisor in this forked process, report its failure, and exit."""
     try:
         os.setsid()
@@ -119,14 +133,14 @@ def become_supervisor(link, order: StartOrder, scratch, pulse, notices):
         os._exit(0)
 
 
-def report_failure(link, error):
+def report_failure(link: "Frames", error: "dict[str, str]") -> None:
     try:
         link.write({"error": error})
     except OSError:
         pass  # the agent has gone
 
 
-def end_of(child, pulse, patience):
+def end_of(child: int, pulse: "mmap.mmap", patience: float) -> str:
     """Return how the child was killed, "" if it ended on its own. Kill it after `patience` seconds
     without a pulse, except while this process was stopped, too. Also collect orphans."""
     last_pulse, silence, last_look, frozen = pulse[0], 0.0, time.monotonic(), ""
@@ -146,7 +160,7 @@ def end_of(child, pulse, patience):
             os.kill(child, signal.SIGKILL)
 
 
-def collect_children():
+def collect_children() -> "Iterator[tuple[int, int]]":
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:

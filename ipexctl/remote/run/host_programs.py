@@ -15,34 +15,42 @@ from ipexctl.remote.hub.judge import by_signal
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from ipexctl.remote.run.supervisor import Supervisor
+
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 HESITATION = 0.5  # seconds: related ends are reported in order, also by several hosts
 
 
-def own_variables(names):
+def own_variables(names: "Iterable[str]") -> "dict[str, str]":
     """Return those of this host's variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 class HostPrograms:
-    def __init__(self, supervisor, scratch):
+    def __init__(self, supervisor: "Supervisor", scratch: str) -> None:
         self.supervisor = supervisor
         self.plan: StartOrder = supervisor.plan
         self.dir = supervisor.dir
         self.scratch = scratch
-        self.children = {}  # key -> Popen
-        self.killed = set()  # keys of programs that were killed as ordered
+        self.children = {}  # type: dict[str, subprocess.Popen[bytes]]
+        self.killed = set()  # type: set[str]  # keys of programs that were killed as ordered
 
-    def make_base_env(self):
+    def make_base_env(self) -> "dict[str, str]":
         env = own_variables(KEPT)
         env.update(self.plan.env)
         env[rank_wrapper.RUN_MARK] = self.supervisor.run_id
         return env
 
-    def get_socket_path(self):
+    def get_socket_path(self) -> str:
         return os.path.join(self.scratch, "socket")
 
-    def make_program_env(self):
+    def make_program_env(self) -> "dict[str, str]":
         """Return the environment of mpirun, its daemons and the wrappers; without secrets."""
         env = self.make_base_env()
         env["IPEXCTL_SOCKET"] = self.get_socket_path()
@@ -51,7 +59,7 @@ class HostPrograms:
         env["TMPDIR"] = self.scratch  # Open MPI's files there outlive it when it is killed
         return env
 
-    def spawn(self, key, argv):
+    def spawn(self, key: str, argv: "list[str]") -> None:
         """Start a program of the plan, its output in a log; report it as exited if that fails."""
         if self.supervisor.over:
             return
@@ -77,12 +85,12 @@ class HostPrograms:
         self.supervisor.begin_log(key, path)
         self.wait(key, child)
 
-    def wait(self, key, child):
+    def wait(self, key: str, child: "subprocess.Popen[bytes]") -> None:
         # PDEATHSIG follows the thread that forked, so this thread (which executes orders) must live
         # as long as the child; the waiting is done elsewhere.
         """Wait in a thread until the program ends, then report its exit to the hub."""
 
-        def waiter():
+        def waiter() -> None:
             code = child.wait()
             is_expected = key in self.killed or self.supervisor.is_ending(time.monotonic())
             self.supervisor.end_log(key)
@@ -93,7 +101,7 @@ class HostPrograms:
 
         start_thread(waiter)
 
-    def kill(self, key):
+    def kill(self, key: str) -> None:
         child = self.children.get(key)
         if child is not None and is_child_alive(child.pid):
             self.killed.add(key)
@@ -102,7 +110,7 @@ class HostPrograms:
             except OSError:
                 pass
 
-    def write(self):
+    def write(self) -> None:
         write_atomic(os.path.join(self.scratch, "rank.pyc"), compile_program(rank_wrapper))
         # mpirun takes one program name: a shell script finds the interpreter in the environment
         program = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc" %s "$@"\n'
@@ -111,25 +119,26 @@ class HostPrograms:
         write_atomic(os.path.join(self.dir, "hosts"), self.plan.machinefile)
         self.write_site()
 
-    def write_site(self):
+    def write_site(self) -> None:
         """Write the modules that each rank's Python imports first (ipexctl/in_ranks)."""
         if self.plan.modules:
             os.mkdir(self.site(), 0o700)
         for name, text in self.plan.modules.items():
             write_atomic(os.path.join(self.site(), os.path.basename(name) + ".py"), text)
 
-    def site(self):
+    def site(self) -> str:
         return os.path.join(self.scratch, "site")
 
 
-def compile_program(module):
+def compile_program(module: "ModuleType") -> bytes:
     """Return a .pyc that Python can run as a program: else every rank would compile the source."""
-    magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
+    magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER  # type: bytes
+    loader: "Any" = module.__loader__
     head = magic + bytes(8 if sys.version_info < (3, 7) else 12)
-    return head + marshal.dumps(module.__loader__.get_code(module.__name__))
+    return head + marshal.dumps(loader.get_code(module.__name__))
 
 
-def is_child_alive(pid):
+def is_child_alive(pid: int) -> bool:
     """Return whether the child still runs; the thread that waits for it may not have noticed."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None

@@ -8,6 +8,21 @@ import time
 from ipexctl.common.processes import find_descendants, process_times, with_ancestors
 from ipexctl.remote.hang import process_state
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.common.run_events import Sample
+    from ipexctl.remote.run.health_sampler import Sampler
+    from ipexctl.remote.run.traffic import TrafficReader
+    from ipexctl.remote.run_files.journal import History
+
+    Sent = list[Any]  # bytes, and the seconds that took or None
+    # when, CPU seconds, Sent, seconds without a CPU or None, seconds of each idle wait
+    Row = tuple[float, float, Sent | None, Any, list[float]]
+    Sampled = tuple[float | None, dict[int, Row]]
+    Spans = dict[int, tuple[Row, Row]]
+
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
 SHORTEST = 5.0  # seconds of samples that are needed for a summary
 LOOK = 4  # samples between looks at other programs
@@ -15,18 +30,22 @@ TOP = 3
 
 
 class Pace:
-    def __init__(self, sampler, traffic, history=None):
+    def __init__(
+        self, sampler: "Sampler", traffic: "TrafficReader", history: "History | None" = None
+    ) -> None:
         self.sampler = sampler
         self.traffic = traffic
         self.history = history  # journal.History, as long as it can be written
         self.began = time.monotonic()
-        self.samples = collections.deque(maxlen=KEPT)  # type: collections.deque
-        self.idle = {}  # rank -> seconds so far in which its main thread waited, as in IDLE_WAITS
-        self.spans = {}  # first and last rows of the whole run, as `extend` writes them
+        # the share of the host's CPUs that was busy, and a row of each rank
+        self.samples = collections.deque(maxlen=KEPT)  # type: collections.deque[Sampled]
+        # of a rank: seconds so far in which its main thread waited, as in IDLE_WAITS
+        self.idle = {}  # type: dict[int, list[float]]
+        self.spans = {}  # type: Spans  # of the whole run
         self.busy = [0.0, 0]  # the sum of the host's shares, and their number
         self.others = Programs()
 
-    def add(self, host_cpu):
+    def add(self, host_cpu: "float | None") -> None:
         """Add a sample. `host_cpu`: the share of the host's CPUs that was busy, or None."""
         now, sent_bytes, pids = time.monotonic(), self.traffic.sent(), self.sampler.rank_pids()
         ranks = {
@@ -45,7 +64,7 @@ class Pace:
             self.busy = [self.busy[0] + host_cpu, self.busy[1] + 1]
         self.others.sample(now)
 
-    def add_idle(self, rank, pid, now):
+    def add_idle(self, rank: int, pid: "int | None", now: float) -> "list[float]":
         """Return the seconds in which the rank's main thread slept, waited for a disk, and for a
         process: what it does at a sample counts for the time since the last one."""
         last = self.samples[-1][1].get(rank) if self.samples else None
@@ -55,13 +74,14 @@ class Pace:
             seconds[index] += now - last[0] if last and kind == name else 0.0
         return list(seconds)
 
-    def keep(self, sample):
+    def keep(self, sample: "Sample") -> None:
         """Write the sample to the history, after `add`: {at, cpu, used, net, ranks: {rank: [CPUs,
         bytes sent so far, seconds that took, without a CPU, and of each idle wait]}}."""
         rows = {str(rank): row for rank, row in self.samples[-1][1].items()}
-        ranks = {}
+        unknown = (0.0, 0.0, None, None, [])  # type: Row
+        ranks = {}  # type: dict[int, list[Any]]
         for rank, cpus in sample.ranks.items():
-            _, _, sent, waited, idle = rows.get(rank, (0, 0, None, None, []))
+            _, _, sent, waited, idle = rows.get(str(rank), unknown)
             counts = (sent or [0, 0.0]) + [waited] + idle
             ranks[rank] = [round(cpus, 2)] + [round_number(count) for count in counts]
         row = {name: round_number(getattr(sample, name)) for name in ("cpu", "used", "net")}
@@ -72,7 +92,7 @@ class Pace:
         except OSError:
             self.history = None  # a full disk, say
 
-    def last_minute(self):
+    def last_minute(self) -> "dict[str, Any]":
         """Return {cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share, waited, asleep,
         disk, process]}}.
 
@@ -80,20 +100,20 @@ class Pace:
         sent; None if the kernel does not count that. `waited`: seconds without a CPU per second.
         The last three: shares of the time in which its main thread waited for that.
         """
-        samples, spans = list(self.samples), {}  # type: list, dict
+        samples, spans = list(self.samples), {}  # type: list[Sampled], Spans
         for _, ranks in samples:
             extend_spans(spans, ranks)
         busy = [cpu for cpu, _ in samples if cpu is not None]
         return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": describe_spans(spans)}
 
-    def whole_run(self):
+    def whole_run(self) -> "dict[str, Any]":
         """Return the same for the entire run, and {cpus, programs: [[name, CPUs], ...]} besides."""
         cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
         pace = {"cpu": cpu, "ranks": describe_spans(self.spans), "cpus": os.cpu_count()}
         return dict(pace, programs=self.others.top())
 
 
-def extend_spans(spans, ranks):
+def extend_spans(spans: "Spans", ranks: "dict[int, Row]") -> None:
     """Update `spans`: rank -> (its first row, from when it has sent something; its last row)."""
     for rank, row in ranks.items():
         first_row = spans.get(rank, (row,))[0]
@@ -101,7 +121,7 @@ def extend_spans(spans, ranks):
         spans[rank] = (row if starts_sending else first_row, row)
 
 
-def describe_spans(spans):
+def describe_spans(spans: "Spans") -> "dict[str, list[Any]]":
     """Return {rank: [seconds, CPUs, bytes sent per second, share, waited, shares]} of spans."""
     rates = {}
     for rank, (start, end) in sorted(spans.items()):
@@ -118,20 +138,20 @@ def describe_spans(spans):
     return rates
 
 
-def round_number(number):
+def round_number(number: "float | None") -> "float | None":
     """Round to three digits; from 1000 on (bytes), to an integer."""
     if number is None or number >= 1000:
         return None if number is None else int(number)
     return round(number, 3)
 
 
-def traffic_rates(before, after, seconds):
+def traffic_rates(before: "Sent", after: "Sent", seconds: float) -> "list[Any]":
     is_counted = None not in (before[1], after[1])
     share = max(0.0, min(1.0, (after[1] - before[1]) / seconds)) if is_counted else None
     return [max(0.0, (after[0] - before[0]) / seconds), share]
 
 
-def cpu_wait_seconds(pid):
+def cpu_wait_seconds(pid: int) -> "float | None":
     """Return seconds in which threads could run but had no CPU; None: not counted."""
     folder, total = "/proc/%d/task" % pid, 0
     try:
@@ -146,18 +166,18 @@ def cpu_wait_seconds(pid):
 class Programs:
     """The CPU time of programs outside this run, by name."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.samples = 0
         self.began = self.ended = 0.0
-        self.seen = {}  # pid -> (name, ticks)
-        self.ticks = collections.Counter()  # type: collections.Counter
+        self.seen = {}  # type: dict[int, tuple[str, int]]  # pid -> (name, ticks)
+        self.ticks = collections.Counter()  # type: collections.Counter[str]
 
-    def sample(self, now):
+    def sample(self, now: float) -> None:
         self.samples += 1
         if self.samples % LOOK == 1:
             self.look(now, process_times())
 
-    def look(self, now, table):
+    def look(self, now: float, table: "dict[int, tuple[str, int, int]]") -> None:
         """Add other programs' CPU time. `table`: pid -> (name, parent, ticks)."""
         ours = with_ancestors(os.getpid(), table) | find_descendants(os.getpid(), table)
         others = {pid: (name, ticks) for pid, (name, _, ticks) in table.items() if pid not in ours}
@@ -168,7 +188,7 @@ class Programs:
         self.seen = others
         self.began, self.ended = self.began or now, now
 
-    def top(self):
+    def top(self) -> "list[list[Any]]":
         total = (self.ended - self.began) * os.sysconf("SC_CLK_TCK")
         if total <= 0:
             return []

@@ -17,12 +17,23 @@ from ipexctl.remote.own_process import close_files
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run_files import journal, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.common.run_orders import HubOrder
+    from ipexctl.remote.main import Call
+
+    Fact = dict[str, Any]
+
 NAME = "ipexctl-notify"  # as `ps -o comm` shows it
 CLAIM = 10.0  # seconds in which a command that watches the run may claim the event
 LIMIT = 1 << 16  # bytes of a packet
 
 
-def fork_notifier(command, folder, run_id, about, host):
+def fork_notifier(
+    command: str, folder: str, run_id: str, about: "dict[str, Any]", host: str
+) -> "socket.socket | None":
     """Fork the process; return the socket to it, None if there is no command. Called before there
     are threads. Its parent is init: what ends the run does not end it."""
     if not command:
@@ -43,7 +54,9 @@ def fork_notifier(command, folder, run_id, about, host):
         os._exit(0)
 
 
-def serve_notices(link, command, folder, run_id, name, host):
+def serve_notices(
+    link: "socket.socket", command: str, folder: str, run_id: str, name: str, host: str
+) -> None:
     """Run the command for each event that is not claimed, until the other ends are closed. Then
     nothing else writes to journals, and failures are noted in that of the last attempt here."""
     failures = []
@@ -64,7 +77,7 @@ def serve_notices(link, command, folder, run_id, name, host):
         journal.append_record(journals[-1], {"fact": fact})
 
 
-def send_notice(link, key, state, cause=""):
+def send_notice(link: "socket.socket | None", key: str, state: str, cause: str = "") -> None:
     """Tell the process of an event; the run never waits for it."""
     if link is not None:
         notice = {"key": key, "state": state, "cause": cause[:1000]}
@@ -77,27 +90,28 @@ def send_notice(link, key, state, cause=""):
 class RunNotices:
     """What the supervisor of the first host tells that process, from the facts of the run."""
 
-    def __init__(self, link, run):
-        self.link, self.first = link, None  # the fact that ended the run
+    def __init__(self, link: "socket.socket | None", run: "HubOrder | None") -> None:
+        self.link = link
+        self.first = None  # type: Fact | None  # that ended the run
         self.reports_end = run is not None and not run.has_keepers
 
-    def take_facts(self, facts):
+    def take_facts(self, facts: "list[Fact]") -> None:
         for fact in facts:
             event = fact.get("event")
             if event == "stalled" and self.first is None:
                 cause = "no progress for %.0f s" % fact["seconds"]
                 send_notice(self.link, "stalled-%d" % fact["number"], "stalled", cause)
             elif event == "over":
-                self.report_end(*describe_end(self.first, fact.get("well")))
+                self.report_end(*describe_end(self.first, fact.get("well", False)))
             elif self.first is None and judge.is_decisive(fact):
                 self.first = fact
 
-    def report_end(self, state, cause):
+    def report_end(self, state: str, cause: str) -> None:
         if self.reports_end:
             send_notice(self.link, "end", state, cause)
 
 
-def describe_end(fact, succeeded=False):
+def describe_end(fact: "Fact | None", succeeded: bool = False) -> "tuple[str, str]":
     """Return how a run ended: its state and the cause. `fact`: the one that ended it, or None."""
     if fact is None or fact.get("event") == run_events.RanksSucceeded.event:
         succeeded = succeeded or fact is not None
@@ -116,7 +130,7 @@ def describe_end(fact, succeeded=False):
     return "failed", "rank %s on %s %s" % (fact["rank"], host, how)
 
 
-def claim_event(folder, key):
+def claim_event(folder: str, key: str) -> bool:
     """Return whether the caller is the first to claim the event."""
     path = os.path.join(folder, "notified-%s" % os.path.basename(key))
     try:
@@ -126,6 +140,6 @@ def claim_event(folder, key):
     return True
 
 
-def op_claim(call, root, run_id, key):
+def op_claim(call: "Call", root: str, run_id: str, key: str) -> "dict[str, bool]":
     """{root, run_id, key} -> {claimed}"""
     return {"claimed": claim_event(run_folders.folder_of(root, run_id), str(key))}

@@ -17,6 +17,16 @@ from ipexctl.remote.hub.stall import QUIET
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run_files import journal, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from ipexctl.remote.run.supervisor import Supervisor
+
+    Counts = tuple[float, int, list[int], dict[int, int | None]]
+    Look = dict[str, Any]  # what one rank does: remote/hang/look.py
+
 EVERY = 2.5
 LEAST_FAR = 512  # bytes per second with hosts of other networks: a logger's heartbeat is less
 LEAST_DISK = 4096  # bytes per second to or from a disk
@@ -28,16 +38,16 @@ COMMUNICATION = ("/torch/distributed/", "/mpi4py/", "/torch_ccl/", "/oneccl_bind
 class Progress:
     """Reports `quiet` events to the hub."""
 
-    def __init__(self, supervisor):
+    def __init__(self, supervisor: "Supervisor") -> None:
         self.supervisor = supervisor
         self.lock = threading.Lock()
-        self.since = {}  # rank -> when it last made progress
-        self.before = {}  # rank -> what was counted then: Counts
+        self.since = {}  # type: dict[int, float]  # when each rank last made progress
+        self.before = {}  # type: dict[int, Counts]  # what was counted then
         self.told = 0.0  # seconds, in the last report
         self.looks = False  # whether a look is being taken, which makes ranks write
         self.looking = threading.Lock()  # two looks at once would disturb each other
 
-    def loop(self, is_over):
+    def loop(self, is_over: "Callable[[], bool]") -> None:
         while not is_over():
             time.sleep(EVERY)
             seconds = self.measure()
@@ -45,7 +55,7 @@ class Progress:
                 self.told = seconds if seconds >= QUIET else 0.0
                 self.supervisor.report(run_events.Quiet(self.told))
 
-    def measure(self):
+    def measure(self) -> float:
         """Return the seconds without progress of all ranks here; 0 if no rank runs."""
         pids, now = self.supervisor.sampler.rank_pids(), time.monotonic()
         with self.lock:
@@ -57,12 +67,12 @@ class Progress:
                 self.count_ranks(pids, trees, now)
             return now - max(self.since.values()) if self.since else 0.0
 
-    def count_ranks(self, pids, trees, now):
+    def count_ranks(self, pids: "dict[int, int]", trees: "dict[int, set[int]]", now: float) -> None:
         traffic = self.supervisor.traffic.exchanged()
         for rank in pids:
             self.count(rank, traffic.get(rank, [0, 0]), trees.get(rank), now)
 
-    def count(self, rank, net, processes, now):
+    def count(self, rank: int, net: "list[int]", processes: "set[int] | None", now: float) -> None:
         """Note progress of a rank if its output, traffic or disk use has grown meanwhile."""
         size = size_of(run_folders.log_of(self.supervisor.dir, rank))
         files = {pid: file_bytes(pid) for pid in processes or ()}
@@ -77,7 +87,7 @@ class Progress:
         ):
             self.since[rank] = now
 
-    def look(self):
+    def look(self) -> "tuple[float, list[Look], bool]":
         """Return (seconds without progress so far, what the ranks do, whether one of them
         computes). How ranks are looked at: remote/hang/look.py."""
         from ipexctl.remote.hang import look  # only a stalled run needs it
@@ -93,7 +103,7 @@ class Progress:
         return quiet, ranks, any(is_rank_computing(rank) for rank in ranks)
 
     @contextmanager
-    def paused(self):
+    def paused(self) -> "Iterator[None]":
         """Do not count as progress what a look makes the ranks write and print. What they print and
         send from its end on counts: another look may come at once."""
         with self.lock:
@@ -107,7 +117,7 @@ class Progress:
                 self.count_ranks(self.supervisor.sampler.rank_pids(), {}, time.monotonic())
 
 
-def is_rank_computing(rank):
+def is_rank_computing(rank: "Look") -> bool:
     """Return whether a rank computes: not a waiting loop or a library for communication."""
     if rank["state"] == "T" or rank["cpu"] < BUSY or rank["waits_in_loop"]:
         return False
@@ -116,7 +126,7 @@ def is_rank_computing(rank):
     return not any(name in innermost for name in COMMUNICATION)
 
 
-def process_trees(pids):
+def process_trees(pids: "dict[int, int]") -> "dict[int, set[int]]":
     """Return {rank: its process and all below it}."""
     alive = rank_wrapper.list_processes()
     return {
@@ -124,7 +134,7 @@ def process_trees(pids):
     }
 
 
-def file_bytes(pid):
+def file_bytes(pid: int) -> "int | None":
     """Return bytes read from and written to disks; None if unreadable. Counts of all reads and
     writes would include sockets: a rank that waits for the rendezvous polls one."""
     try:
@@ -134,7 +144,9 @@ def file_bytes(pid):
         return None
 
 
-def count_new_bytes(old_counts, new_counts):
+def count_new_bytes(
+    old_counts: "dict[int, int | None]", new_counts: "dict[int, int | None]"
+) -> int:
     """Return the bytes between two looks, of the processes that both have."""
     pairs = ((old_counts.get(pid), count) for pid, count in new_counts.items())
-    return sum(count - old for old, count in pairs if None not in (old, count))
+    return sum(count - old for old, count in pairs if old is not None and count is not None)

@@ -5,21 +5,29 @@ import time
 
 from ipexctl.common.files import read_json
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Container
+    from typing import Any
+
+    Record = dict[str, Any]
+
 LARGEST = 1 << 18  # bytes; a larger file is not read
 
 
 class Records:
-    def __init__(self, folder, modules):
+    def __init__(self, folder: str, modules: "Container[str]") -> None:
         """Take the `folder` of the records, and the `modules` that ranks import first."""
         self.folder = folder
         self.silent = "" if "rank_groups" in modules else "ranks are not asked (--no-inspect)"
-        self.pids = {}  # rank -> the process that its wrapper has started
-        self.known = {}  # name of a file -> (when it was written, its size, its record)
+        self.pids = {}  # type: dict[int, int]  # of a rank: what its wrapper has started
+        # name of a file -> (when it was written, its size, its record)
+        self.known = {}  # type: dict[str, tuple[float, int, Record]]
 
-    def add(self, rank, pid):
+    def add(self, rank: int, pid: int) -> None:
         self.pids[rank] = pid
 
-    def read(self):
+    def read(self) -> bool:
         """Read new and changed records. Return whether any record has changed."""
         try:
             names = [name for name in os.listdir(self.folder) if name.endswith(".groups")]
@@ -37,12 +45,12 @@ class Records:
                 self.known[name] = mark + (read_json(path) or {},)
         return self.known != before
 
-    def rows(self):
+    def rows(self) -> "list[Record]":
         """Return the records of processes started by the wrapper and of those in a group: other
         processes that import torch, such as data loader workers, say nothing about the rank."""
         rows = {}
         for _, (written, _, record) in sorted(self.known.items()):
-            pid, rank = record.get("pid"), record.get("rank")
+            pid, rank = record.get("pid"), record.get("rank")  # type: Any, Any
             is_main = pid is not None and self.pids.get(rank) == pid
             if is_main or (record.get("joined") and rank in self.pids):
                 age = round(max(0.0, time.time() - written), 1)

@@ -15,6 +15,14 @@ from ipexctl.remote.run import health_sampler
 from ipexctl.remote.run.host_programs import HESITATION, own_variables
 from ipexctl.remote.run_files import run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.run.supervisor import Supervisor
+
+    Message = dict[str, Any]
+
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 # only for ranks, as a proxy's address can hold a password: mpirun's environment may travel
 KEPT_OF_RANKS = (
@@ -29,16 +37,17 @@ CRASHES = (4, 5, 6, 7, 8, 11)  # signals by which a process ends itself, unlike 
 
 
 class Ranks:
-    def __init__(self, supervisor):
+    def __init__(self, supervisor: "Supervisor") -> None:
         self.supervisor = supervisor
         self.plan: StartOrder = supervisor.plan
         self.lock = threading.Lock()
-        self.links = {}  # rank -> connection
-        self.running = set()  # ranks whose end has not been reported yet
-        self.launches = {}  # key -> connection of a bootstrap program
+        self.links = {}  # type: dict[int, socket.socket]  # rank -> connection
+        self.running = set()  # type: set[int]  # ranks whose end has not been reported yet
+        # key -> connection of a bootstrap program
+        self.launches = {}  # type: dict[int, socket.socket]
         self.killed_for_memory = health_sampler.oom_kills()
 
-    def listen(self):
+    def listen(self) -> "socket.socket":
         path = self.supervisor.programs.get_socket_path()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(path)
@@ -46,7 +55,7 @@ class Ranks:
         listener.listen(512)
         return listener
 
-    def accept(self, listener):
+    def accept(self, listener: "socket.socket") -> None:
         threading.stack_size(256 * 1024)
         while not self.supervisor.over:
             try:
@@ -55,7 +64,7 @@ class Ranks:
                 return
             start_thread(self.serve_connection, link)
 
-    def serve_connection(self, link):
+    def serve_connection(self, link: "socket.socket") -> None:
         reader = rank_wrapper.Messages(link)
         hello = reader.next() or {}
         if hello.get("hello") == "rank":
@@ -64,7 +73,9 @@ class Ranks:
             self.serve_launch(link, reader, hello)
         link.close()
 
-    def serve_rank(self, link, reader, hello):
+    def serve_rank(
+        self, link: "socket.socket", reader: "rank_wrapper.Messages", hello: "Message"
+    ) -> None:
         """Serve a rank's wrapper from its first message to its end: orders, log, exit code."""
         number = hello["rank"]
         orders = self.make_rank_orders(link, number, hello["local"])
@@ -83,9 +94,9 @@ class Ranks:
         if not exit_state.lost:
             self.supervisor.end_log(number)
         if exit_state.code != 0:
-            exit_state.hints = self.collect_hints(pid)
+            exit_state.hints = tuple(self.collect_hints(pid))
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
-        code = self.exit_code(pid) if exit_state.signal in CRASHES else None
+        code = self.exit_code(pid) if pid is not None and exit_state.signal in CRASHES else None
         if code is not None:
             exit_state.code, exit_state.signal, exit_state.at_exit = code, None, exit_state.signal
         if exit_state.code == 0 or not self.supervisor.is_ending(end_time):  # else we killed it
@@ -96,7 +107,9 @@ class Ranks:
         with self.lock:
             self.links.pop(number, None)
 
-    def wait_for_end(self, number, reader):
+    def wait_for_end(
+        self, number: int, reader: "rank_wrapper.Messages"
+    ) -> "tuple[run_events.Exit, int | None, float]":
         """Wait for a rank's end. Return how it ended, its process, and when it ended."""
         pid = None
         while True:
@@ -117,7 +130,7 @@ class Ranks:
                 self.forget(number)
                 return run_events.Exit.read(message), pid, message["at"]
 
-    def exit_code(self, pid):
+    def exit_code(self, pid: int) -> "int | None":
         """Return the code with which the script ended, if Python crashed only afterwards."""
         try:
             with open(os.path.join(self.supervisor.programs.site(), "%d.ended" % pid)) as f:
@@ -125,11 +138,11 @@ class Ranks:
         except (OSError, ValueError):
             return None
 
-    def forget(self, number):
+    def forget(self, number: int) -> None:
         self.supervisor.sampler.remove(number)
         self.supervisor.traffic.remove(number)
 
-    def collect_hints(self, pid):
+    def collect_hints(self, pid: "int | None") -> "list[str]":
         """Return what this host knows about a rank's end that the rank could not report."""
         memory = health_sampler.oom_hint(self.killed_for_memory, pid)
         hints = [memory] if memory else []
@@ -141,7 +154,9 @@ class Ranks:
             pass
         return hints
 
-    def make_rank_orders(self, link, number, local):
+    def make_rank_orders(
+        self, link: "socket.socket", number: int, local: "int | None"
+    ) -> "Message":
         """Return what a wrapper needs to start its rank, or {refused: why} if it is not planned."""
         ranks = {rank.rank: rank for rank in self.plan.ranks}
         if number not in ranks:
@@ -176,13 +191,15 @@ class Ranks:
             "umask": own_process.account_umask,
         }
 
-    def signal(self, number):
+    def signal(self, number: int) -> None:
         with self.lock:
             links = list(self.links.values())
         for link in links:
             send_if_connected(link, {"signal": number})
 
-    def serve_launch(self, link, reader, hello):
+    def serve_launch(
+        self, link: "socket.socket", reader: "rank_wrapper.Messages", hello: "Message"
+    ) -> None:
         """Serve mpirun, which wants COMMAND run on HOST: only the hub can arrange that."""
         with self.lock:
             key = len(self.launches) + 1
@@ -192,7 +209,7 @@ class Ranks:
         self.supervisor.report(run_events.Unlaunch(key))
 
 
-def send_if_connected(link, message):
+def send_if_connected(link: "socket.socket | None", message: "Message") -> None:
     if link is not None:
         try:
             rank_wrapper.send_message(link, message)

@@ -12,6 +12,15 @@ from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_marks, env_users, setvars_script
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+    Project = dict[str, str]  # id, name, by
+
 # where a host's own MPI may be, if it is not in PATH
 MPIS = (
     "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin", "/usr/local/openmpi/bin", "/opt/openmpi/bin",
@@ -27,9 +36,16 @@ PORTS = range(20000, 30000)  # below the usual range of ports for outgoing conne
 
 
 def op_find(
-    call, root, run_id, environment="", lock="ipexctl.lock", project=None, pythons=(),
-    ports=None, keeper=False,
-):  # fmt: skip
+    call: "Call",
+    root: str,
+    run_id: str,
+    environment: str = "",
+    lock: str = "ipexctl.lock",
+    project: "Project | None" = None,
+    pythons: "Iterable[str]" = (),
+    ports: "list[int] | None" = None,
+    keeper: bool = False,
+) -> "dict[str, Any]":
     """Return what this host would run with: the environment's prefix and versions, a free port.
 
     `environment`: its key, "" for the current one. `project`: to be recorded as its user.
@@ -68,7 +84,7 @@ def op_find(
     }
 
 
-def no_such_environment(root, key, lock):
+def no_such_environment(root: str, key: str, lock: str) -> "Failure":
     current = env_marks.current_env_key(root)
     return Failure(
         "the environment %s of %s is not installed here" % (key, lock),
@@ -78,14 +94,14 @@ def no_such_environment(root, key, lock):
     )
 
 
-def in_use(root, prefix, project):
+def in_use(root: str, prefix: str, project: "Project | None") -> "dict[str, object] | None":
     key = env_marks.key_of(root, prefix)
     if key and project:
         env_users.note_project_run(root, key, project)
     return env_users.summarize_environment(root, prefix)
 
 
-def prefix_with_torch(call, pythons):
+def prefix_with_torch(call: "Call", pythons: "Iterable[str]") -> str:
     """Return the prefix of the first of these interpreters that has torch, "" if none has."""
     for python in pythons:
         try:
@@ -99,7 +115,7 @@ def prefix_with_torch(call, pythons):
     return ""
 
 
-def op_find_mpirun(call, prefix=""):
+def op_find_mpirun(call: "Call", prefix: str = "") -> "dict[str, Any]":
     """{prefix} -> {system: {bin, says} or None}: this host's own mpirun, and its --version.
 
     An mpirun in the environment at `prefix` comes first, such as one that conda installed.
@@ -107,7 +123,7 @@ def op_find_mpirun(call, prefix=""):
     return {"system": system_mpi(call, prefix)}
 
 
-def system_mpi(call, prefix):
+def system_mpi(call: "Call", prefix: str) -> "dict[str, str] | None":
     """Return {bin, says} of the first mpirun in PATH or a usual folder; None if there is none."""
     path = os.environ.get("PATH", os.defpath)
     path = os.path.join(prefix, "bin") + os.pathsep + path if prefix else path
@@ -123,7 +139,7 @@ def system_mpi(call, prefix):
     return {"bin": os.path.dirname(os.path.abspath(mpirun)), "says": version_text[:2000]}
 
 
-def list_installed_packages(prefix):
+def list_installed_packages(prefix: str) -> "dict[str, str]":
     versions = {}
     for path in glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "*.dist-info")):
         name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
@@ -131,7 +147,7 @@ def list_installed_packages(prefix):
     return versions
 
 
-def list_importable_modules(prefix):
+def list_importable_modules(prefix: str) -> "list[str] | None":
     """Return the top-level modules of the environment, None if there may be others."""
     folders = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
     if len(folders) != 1 or os.path.islink(os.path.join(prefix, "lib")):
@@ -148,19 +164,19 @@ def list_importable_modules(prefix):
     return sorted({name.partition(".")[0] for name in names})
 
 
-def other_paths(name):
+def other_paths(name: str) -> bool:
     """Decide whether Python may add other folders to sys.path because of this file."""
     return name.endswith(".pth") and not name.endswith("-nspkg.pth") and name not in OWN_PTH
 
 
-def find_preload_libraries(prefix):
+def find_preload_libraries(prefix: str) -> "list[str]":
     """Return OpenMP and malloc libraries of the environment: they work only if preloaded."""
     names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
     paths = (os.path.join(prefix, "lib", name) for name in names)
     return [path for path in paths if os.path.isfile(path)]
 
 
-def find_allocators():
+def find_allocators() -> "list[str]":
     """Return the host's own malloc libraries: `ipexctl tune` tries those that all hosts have."""
     folders = ("/usr/lib64", "/usr/lib/*-linux-gnu")
     names = ("libtcmalloc*.so.4", "libjemalloc.so.2")
@@ -168,7 +184,7 @@ def find_allocators():
     return sorted(path for matches in path_lists for path in matches)
 
 
-def find_accelerators():
+def find_accelerators() -> "list[str]":
     """Return devices that a torch built for them would prefer to the CPU."""
     kinds = (
         "/dev/nvidia[0-9]*",
@@ -180,14 +196,14 @@ def find_accelerators():
     return sorted(path for kind in kinds for path in glob.glob(kind))
 
 
-def free_port(seed, ports=None):
+def free_port(seed: str, ports: "list[int] | None" = None) -> int:
     """Return a free port. Each run starts at another one, so that two runs take different ports.
 
     With `ports`, first and last, the two below it are free, too: a run needs three. Ports whose
     connections ended less than a minute ago can be used again, but are tried last.
     """
     low, high = outgoing_ports()
-    usable = [p for p in PORTS if not low <= p <= high] or PORTS
+    usable: "Sequence[int]" = [p for p in PORTS if not low <= p <= high] or PORTS
     if ports:
         usable = range(ports[0] + 2, ports[1] + 1, 3)
     start = zlib.crc32(seed.encode("utf-8")) % len(usable)
@@ -205,7 +221,7 @@ def free_port(seed, ports=None):
     )
 
 
-def outgoing_ports():
+def outgoing_ports() -> "tuple[int, int]":
     try:
         low, high = map(int, read_text("/proc/sys/net/ipv4/ip_local_port_range").split())
         return low, high
@@ -213,7 +229,7 @@ def outgoing_ports():
         return 32768, 60999
 
 
-def is_free(port, reuse=False):
+def is_free(port: int, reuse: bool = False) -> bool:
     """Return whether a port can be bound, over IPv4 and IPv6; `reuse`: even if just closed."""
     for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
         try:

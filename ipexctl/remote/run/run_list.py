@@ -20,6 +20,14 @@ from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, queued_runs, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+    Record = dict[str, Any]  # of a journal, or a line of the record of a run with --restarts
+
 FACTS, END = 64, 2000  # facts by which the run ended, and characters of each failed rank's output
 MOST_RECORDS = 4000  # records in an answer, the first and the last ones
 MOST_VALUES = 100000  # of samples: an answer holds five times as many
@@ -28,7 +36,9 @@ LAST = 4096  # bytes of a log in which the last lines are looked for
 RECENT, LONGEST = 8, 200  # last lines that have a number, and characters of each
 
 
-def op_list(call, root, known_as, only, newest, sizes):
+def op_list(
+    call: "Call", root: str, known_as: str, only: str, newest: int, sizes: bool
+) -> "dict[str, Any]":
     """-> {runs: [{run, host, alive, bytes, last, ...summary}]}
 
     `known_as`: the caller's name for this host; `host`: its name in the run. `only`: a run's id
@@ -88,7 +98,7 @@ def op_list(call, root, known_as, only, newest, sizes):
     return {"runs": rows}
 
 
-def find_queued_run(lines, kept, asleep):
+def find_queued_run(lines: "list[Record]", kept: bool, asleep: bool) -> "dict[str, Any]":
     """Return {waited: True, queued: whether it waits for its first attempt, asleep: whether it has
     no keeper then, about, began, format} of a run with --queue, {} of any other one. `lines`: what
     its keeper wrote; `kept`: whether that is alive."""
@@ -104,20 +114,20 @@ def find_queued_run(lines, kept, asleep):
     }
 
 
-def describe_queued(lines):
+def describe_queued(lines: "list[Record]") -> "Any":
     """Return what is known of a queued run: its last attempt has the hosts that it took."""
     about = lines[0].get("about")
     hosts = [line["hosts"] for line in lines if "attempt" in line]
     return dict(about, hosts=hosts[-1], any_of=0) if hosts and isinstance(about, dict) else about
 
 
-def summarize_attempts(documents, run):
+def summarize_attempts(documents: "list[Record]", run: str) -> "dict[str, Any]":
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
     loss ended it, why: how it ended, stopped: why no attempt follows, if a user wanted that, else
     "", done: whether the run succeeded, ran: whether ranks of any attempt have run, cut_off:
     whether it may go on where this host could not reach, further: the attempts after this one,
     settled: whether the run is over according to that record, end: why it is over then}."""
-    record = []
+    record = []  # type: list[RecordLine | None]
     for line in documents:
         with suppress(TypeError):  # another version of ipexctl wrote it
             record.append(RecordLine.any_of(line))
@@ -143,7 +153,7 @@ def summarize_attempts(documents, run):
     }
 
 
-def list_further_attempts(record, number):
+def list_further_attempts(record: "list[RecordLine | None]", number: int) -> "list[FurtherAttempt]":
     """Return a FurtherAttempt for each one after that `number`."""
     ends = {line.ended: line for line in record if isinstance(line, AttemptEnded)}
     running = {line.running for line in record if isinstance(line, AttemptRuns)}
@@ -158,7 +168,7 @@ def list_further_attempts(record, number):
     return further
 
 
-def name_in(folder, name):
+def name_in(folder: str, name: str) -> str:
     """Return this host's name in the run: another controller may use its address instead."""
     names = journal.list_journal_hosts(folder) or journal.list_kept_hosts(folder)
     if name in names:
@@ -167,7 +177,7 @@ def name_in(folder, name):
     return (alive_names + names)[0] if len(alive_names) == 1 or len(names) == 1 else name
 
 
-def op_plan(call, root, known_as, run_id):
+def op_plan(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
     """{root, known_as, run_id} -> {plan, age}: the plan of a run that has begun; age in seconds."""
     folder = run_folders.folder_of(root, run_id)
     plan, began = None, time.time()
@@ -178,7 +188,7 @@ def op_plan(call, root, known_as, run_id):
     return {"plan": plan, "age": int(max(0.0, time.time() - began))}
 
 
-def op_why(call, root, known_as, run_id):
+def op_why(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
     """{root, known_as, run_id} -> {alive, quiet, computes, look, pace, plan, ends}
 
     `alive`: whether its supervisor answers; `quiet`: seconds without progress; `computes`: whether
@@ -201,7 +211,9 @@ def op_why(call, root, known_as, run_id):
     }
 
 
-def op_tails(call, root, known_as, run_id, hosts):
+def op_tails(
+    call: "Call", root: str, known_as: str, run_id: str, hosts: "list[str]"
+) -> "dict[str, Any]":
     """{root, known_as, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
     of ranks on those hosts, as far as this host has them."""
     folder = run_folders.folder_of(root, run_id)
@@ -213,7 +225,7 @@ def op_tails(call, root, known_as, run_id, hosts):
     return {"tails": [row for row in tails if type(row[1]) is int and isinstance(row[2], str)]}
 
 
-def op_record(call, root, known_as, run_id):
+def op_record(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
     """{root, known_as, run_id} -> {began, records, samples}: facts, and what its ranks did last.
 
     `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
@@ -228,26 +240,28 @@ def op_record(call, root, known_as, run_id):
     return {"began": began, "records": rows, "samples": thin_samples(samples)}
 
 
-def shorten_tail(record):
+def shorten_tail(record: "Record") -> "Record":
     fact = record.get("fact")
     if isinstance(fact, dict) and isinstance(fact.get("tail"), str):
         return dict(record, fact=dict(fact, tail=fact["tail"][-END:]))
     return record
 
 
-def thin_samples(samples):
+def thin_samples(samples: "list[Record]") -> "list[Record]":
     values = sum(5 + 4 * len(row["ranks"]) for row in samples)
     step = -(-values // MOST_VALUES)
     return samples[::step] if step > 1 else samples
 
 
-def op_stop(call, root, known_as, run_id, by, seconds):
+def op_stop(
+    call: "Call", root: str, known_as: str, run_id: str, by: str, seconds: float
+) -> "dict[str, bool]":
     """{root, known_as, run_id, by, seconds} -> {asked: False if no supervisor is alive}"""
     folder, order = run_folders.folder_of(root, run_id), {"stop": by, "seconds": seconds}
     return {"asked": control.ask_supervisor(folder, known_as, order) is not None}
 
 
-def summarize_journal(records):
+def summarize_journal(records: "list[Record]") -> "dict[str, Any]":
     """Summarize the records of a journal in one pass; unknown ones are skipped.
 
     {format, about, began, seconds, started, ok, over, result, begun: whether all hosts became
@@ -258,11 +272,11 @@ def summarize_journal(records):
     that had ended by then; later ends follow from how the run was ended}
     """
     unknown = ("format", "over", "result", "decided", "stall", "look")
-    summary = dict.fromkeys(unknown)  # type: dict[str, object]
+    summary = dict.fromkeys(unknown)  # type: dict[str, Any]
     summary.update(about={}, began=0.0, seconds=0.0, went=0.0, begun=False)
     summary.update(facts=[], own=[], cut=[], ends=[])
     started_ranks, ended_ranks, ok_count, closing = set(), set(), 0, False
-    rank_ends = []  # type: list[list[object]]
+    rank_ends = []  # type: list[Record]
     for record in records:
         if "about" in record:
             summary["about"], summary["began"] = record["about"], record.get("began")
@@ -293,12 +307,12 @@ def summarize_journal(records):
     return dict(summary, started=len(started_ranks), ok=ok_count)
 
 
-def rank_end(fact):
+def rank_end(fact: object) -> "list[Record]":
     """Return [the fact, without the rank's output] if it is the end of a rank, else []."""
     return [dict(fact, tail="")] if isinstance(fact, dict) and "ended" in fact else []
 
 
-def take_fact(summary, fact, seconds):
+def take_fact(summary: "dict[str, Any]", fact: "Record", seconds: float) -> None:
     """Add a fact that the hub sent to all hosts."""
     if fact.get("event") == "go":
         summary["begun"], summary["went"] = True, seconds
@@ -313,12 +327,12 @@ def take_fact(summary, fact, seconds):
         add_fact(summary["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
 
 
-def add_fact(facts, fact):
+def add_fact(facts: "list[Record]", fact: "Record") -> None:
     if len(facts) < FACTS:
         facts.append(fact)
 
 
-def read_last_lines(folder, records):
+def read_last_lines(folder: str, records: "list[Record]") -> "tuple[list[Any] | None, list[str]]":
     """Return the last line of the lowest rank that started here, as [rank, text], and its last
     lines that have a number, in which there may be a step and a loss."""
     ranks = [record["started"] for record in records if isinstance(record.get("started"), int)]

@@ -8,12 +8,32 @@ from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, log_follower, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
+    Sizes = dict[str, int]  # of logs, by rank
+    History = list[tuple[float, Sizes]]
+
 EVERY = 0.5  # seconds between two looks for further ranks
 BEAT = 5.0  # seconds between signs of life
 LONGEST = 4 << 20  # bytes in which the last lines are looked for
 
 
-def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, window):
+def op_read(
+    call: "Call",
+    root: str,
+    known_as: str,
+    run_id: str,
+    ranks: "list[int]",
+    lines: "int | None",
+    since: "float | None",
+    times: bool,
+    follow: bool,
+    window: int,
+) -> "dict[str, Any]":
     """{root, known_as, run_id, ranks, lines, since, times, follow, window} -> {ranks: those shown}
 
     Emits `log` as during a run. `ranks`: [] for all; `lines`: the last ones of each rank, null
@@ -54,14 +74,14 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
         time.sleep(EVERY)
 
 
-def list_started_ranks(folder, host):
+def list_started_ranks(folder: str, host: str) -> "list[int]":
     """Return the ranks that started, by the journal; by the logs if another version wrote it."""
     records = journal.read_journal(folder, host)
     ranks = {record["started"] for record in records if type(record.get("started")) is int}
     return sorted(ranks) or run_folders.ranks_with_logs(folder)
 
 
-def size_rows(path):
+def size_rows(path: str) -> "History":
     """Return [(when, {rank: size of its log})]; [] if another version wrote the file."""
     try:
         return [
@@ -72,7 +92,7 @@ def size_rows(path):
         return []
 
 
-def sizes_before(history, since):
+def sizes_before(history: "History", since: "float | None") -> "tuple[Sizes, float | None]":
     """Return ({rank: size of its log `since` seconds ago}, that time); ({}, None) if not asked."""
     if since is None:
         return {}, None
@@ -81,7 +101,7 @@ def sizes_before(history, since):
     return (earlier[-1] if earlier else {}), cutoff
 
 
-def read_log_growth(history, rank, path):
+def read_log_growth(history: "History", rank: int, path: str) -> "list[list[float]]":
     """Return rows of [time, size] for a rank; the last one is its log as it is now."""
     status = os.stat(path)
     rows = [[0.0, 0]]  # type: list[list[float]]
@@ -92,7 +112,7 @@ def read_log_growth(history, rank, path):
     return rows
 
 
-def next_line(path, offset):
+def next_line(path: str, offset: int) -> int:
     """Return the offset of the first line that begins at `offset` or later."""
     if offset == 0:
         return 0
@@ -102,7 +122,7 @@ def next_line(path, offset):
     return offset + data.find(b"\n") if b"\n" in data else offset
 
 
-def find_last_lines(path, lines):
+def find_last_lines(path: str, lines: "int | None") -> int:
     """Return the offset at which the last `lines` lines begin; 0 if `lines` is None."""
     if lines is None:
         return 0
@@ -120,7 +140,7 @@ def find_last_lines(path, lines):
     return size - len(data) + position + 1
 
 
-def receive_shown(call, follower):
+def receive_shown(call: "Call", follower: "log_follower.Follower") -> None:
     while True:
         frame = call.recv()
         if frame is None:

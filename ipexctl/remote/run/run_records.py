@@ -5,12 +5,18 @@ import os
 from ipexctl.remote.run import run_list, run_logs
 from ipexctl.remote.run_files import journal, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.remote.main import Call
+
 MOST_LOG, PART = 128 << 10, 8 << 10  # bytes: of a longer log, parts from all of it
 MOST_SIZES = 1000  # rows by which a log is dated
 KINDS = ("inputs", "whole")  # records, besides the plan
 
 
-def op_read(call, root, known_as, run_ids):
+def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> "dict[str, Any]":
     """{root, known_as, run_ids} -> {}. Emits for each run `run`: {run, began, records}, and for its
     first and last rank, if they were here, `log`: {run, rank, sizes: [[time, size]], parts:
     [[offset, bytes]]} with these parts of the log."""
@@ -35,11 +41,11 @@ def op_read(call, root, known_as, run_ids):
     return {}
 
 
-def has_plan(record):
+def has_plan(record: "dict[str, Any]") -> bool:
     return isinstance(record.get("fact"), dict) and "plan" in record["fact"]
 
 
-def read_parts(path):
+def read_parts(path: str) -> "tuple[list[list[int]], bytes]":
     """Return [[offset, bytes]] of a log and these bytes: all of it, or complete lines from parts at
     equal distances, with the first and the last one."""
     size = os.stat(path).st_size

@@ -17,30 +17,46 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.run_files import journal, log_follower, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import socket
+    from typing import Any
+
+    from ipexctl.common.frames import Frames
+    from ipexctl.remote.main import Call
+
+    Record = dict[str, Any]
+    Report = dict[str, Any]  # the last one: as the supervisor makes it
+
 PATIENCE = 10.0  # seconds for the supervisor to end on its own, when the controller is gone
 LOOK = 0.5  # seconds between looks into the journal, if no change is reported
 SWEPT = 10.0  # seconds for the guardian to record what it found after the supervisor was killed
 
 
-def op_start(call, **order):
+def op_start(call: "Call", **order: "Any") -> "Report":
     """Start a run on this host, by a StartOrder and a WatchOrder, and watch it to its end."""
     if StartOrder.read(order).secret:
         no_core_dump()
-    link = frames.of_socket(call.agent.guardian)
+    sock = call.agent.guardian
+    assert sock is not None  # stand_by.op_begin came first
+    link = frames.of_socket(sock)
     link.write(order)
-    return RunWatch(call, WatchOrder.read(order), call.agent.guardian, link).serve()
+    return RunWatch(call, WatchOrder.read(order), sock, link).serve()
 
 
-def op_attach(call, **order):
+def op_attach(call: "Call", **order: "Any") -> "Report":
     """Watch a run that has begun, by a WatchOrder."""
     from ipexctl.remote.run import control  # imported late: a run that starts does not need it here
 
     watch = WatchOrder.read(order)
     sock = control.open_watch_socket(run_folders.folder_of(watch.root, watch.run_id), watch.host)
-    return RunWatch(call, watch, sock, sock and frames.of_socket(sock)).serve()
+    link = frames.of_socket(sock) if sock is not None else None
+    return RunWatch(call, watch, sock, link).serve()
 
 
-def op_conclude(call, root, known_as, run_id, result):
+def op_conclude(
+    call: "Call", root: str, known_as: str, run_id: str, result: "dict[str, Any]"
+) -> "dict[str, Any]":
     """{root, known_as, run_id, result: {exit_code, ended_by, cause}} -> {}: record the result."""
     folder = run_folders.folder_of(root, run_id)
     journal.append_record(journal.path_of(folder, known_as), {"result": result})
@@ -48,7 +64,9 @@ def op_conclude(call, root, known_as, run_id, result):
 
 
 class RunWatch:
-    def __init__(self, call, order: WatchOrder, sock, link):
+    def __init__(
+        self, call: "Call", order: WatchOrder, sock: "socket.socket | None", link: "Frames | None"
+    ) -> None:
         """Take the socket to the supervisor, None if it has ended, and `link`, its frames."""
         self.call = call
         self.asked = order
@@ -59,12 +77,14 @@ class RunWatch:
         self.journal = journal.JournalReader(journal.path_of(folder, order.host))
         self.follower = log_follower.Follower(call, order.window)
         self.offsets = dict(order.logs)
-        self.survivors = self.traffic = None  # as read from the journal
+        # as read from the journal
+        self.survivors = None  # type: int | None
+        self.traffic = None  # type: dict[str, Any] | None
         self.lock = threading.Lock()
         self.last_heard = time.monotonic()
         self.over = threading.Event()
 
-    def serve(self):
+    def serve(self) -> "Report":
         """Relay between controller and supervisor until the run is over; return its report."""
         self.call.agent.at_end.append(self.close_sending_end)
         self.call.agent.heard = self.hear
@@ -73,23 +93,23 @@ class RunWatch:
         start_thread(self.follower.loop)
         start_thread(self.look_often)
         try:
-            return self.reports() if self.link else self.wait_for_guardian(0)
+            return self.reports(self.link) if self.link else self.wait_for_guardian(0)
         finally:
             self.over.set()
             self.call.agent.heard = None
 
     # -- from the journal --
 
-    def look(self):
+    def look(self) -> None:
         with self.lock:
             for record, seconds in self.journal.new():
                 self.take(record, seconds)
 
-    def look_often(self):
+    def look_often(self) -> None:
         while not self.over.wait(LOOK):
             self.look()
 
-    def take(self, record, seconds):
+    def take(self, record: "Record", seconds: int) -> None:
         """Forward a record of the journal to the controller if it does not have it yet."""
         if "log" in record:
             key = record["log"]
@@ -106,10 +126,10 @@ class RunWatch:
 
     # -- from the supervisor --
 
-    def reports(self):
+    def reports(self, link: "Frames") -> "Report":
         """Forward the supervisor's messages until it reports the end; return the final report."""
         while True:
-            frame = self.link.read()
+            frame = link.read()
             if frame is None:
                 return self.wait_for_guardian(SWEPT)
             header = frame[0]
@@ -122,7 +142,7 @@ class RunWatch:
             else:
                 return self.ended(self.make_last_report(header["survivors"], header["killed"]))
 
-    def event(self, event):
+    def event(self, event: "dict[str, Any]") -> None:
         if event["event"] != "noted":
             self.call.emit(event)
         elif event["record"] is None:
@@ -131,10 +151,10 @@ class RunWatch:
             with self.lock:
                 self.take(event["record"], self.asked.at + 1)
 
-    def wait_for_guardian(self, seconds):
+    def wait_for_guardian(self, seconds: float) -> "Report":
         """Wait up to `seconds` for the guardian to record the end."""
 
-        def is_swept():
+        def is_swept() -> bool:
             self.look()
             return self.survivors is not None
 
@@ -142,11 +162,12 @@ class RunWatch:
         killed = "" if swept else "the supervisor of the run and its guardian have disappeared"
         return self.ended(self.make_last_report(self.survivors, killed))
 
-    def make_last_report(self, survivors, killed=""):
-        report = {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
+    def make_last_report(self, survivors: "int | None", killed: str = "") -> "Report":
+        report = {"survivors": survivors, "logs": self.logs, "found": {}}  # type: Report
+        report["killed"] = killed
         return dict(report, traffic=self.traffic) if self.traffic else report
 
-    def ended(self, report):
+    def ended(self, report: "Report") -> "Report":
         """Report the surviving processes, then send the rest of the output, and return `report`."""
         self.over.set()
         self.look()
@@ -154,13 +175,13 @@ class RunWatch:
         self.follower.close()
         return report
 
-    def swept(self, survivors):
+    def swept(self, survivors: "int | None") -> None:
         if survivors is not None:
             self.call.emit(run_events.Swept(survivors, self.follower.left()).document())
 
     # -- from the controller --
 
-    def orders(self):
+    def orders(self) -> None:
         """Forward the controller's orders to the supervisor; `shown` is for the log follower."""
         while True:
             frame = self.call.recv()
@@ -176,16 +197,16 @@ class RunWatch:
                 except OSError:
                     pass  # the supervisor has ended: `reports` notices
 
-    def hear(self):
+    def hear(self) -> None:
         self.last_heard = time.monotonic()
 
-    def watch_lease(self):
+    def watch_lease(self) -> None:
         """End the agent if the controller is silent; by then the supervisor has ended itself."""
         while not self.over.wait(0.5):
             if time.monotonic() - self.last_heard > self.asked.lease + PATIENCE:
                 os._exit(0)
 
-    def close_sending_end(self):
+    def close_sending_end(self) -> None:
         if self.socket is not None:
             try:
                 self.socket.shutdown(1)

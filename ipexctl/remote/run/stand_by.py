@@ -12,8 +12,15 @@ from ipexctl.common import frames
 from ipexctl.remote.own_process import close_files
 from ipexctl.remote.run_files import journal, run_folders  # noqa: F401
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
 
-def op_begin(agent, keep=None):
+    from ipexctl.common.run_orders import StartOrder
+    from ipexctl.remote.main import AgentLoop
+
+
+def op_begin(agent: "AgentLoop", keep: "Callable[[StartOrder], None] | None" = None) -> None:
     """Fork the guardian. Called in the agent's main thread, before there are others."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
@@ -28,7 +35,7 @@ def op_begin(agent, keep=None):
     agent.guardian = ours
 
 
-def leave_agent(link):
+def leave_agent(link: "socket.socket") -> None:
     """Start a session and close the agent's files, so that they keep no connection open."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)

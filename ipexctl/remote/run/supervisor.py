@@ -31,10 +31,23 @@ from ipexctl.remote.run import (
 )
 from ipexctl.remote.run_files import journal, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import mmap
+    from typing import Any
+
+    from ipexctl.common.frames import Frames
+    from ipexctl.remote.run.notifier import RunNotices
+
+    Key = int | str  # of a log: a rank, or a program
+    Record = dict[str, Any]
+
 NOTED = {"event": "noted", "record": None}
 
 
-def run_supervisor(link, order: StartOrder, scratch, pulse, notices):
+def run_supervisor(
+    link: "Frames", order: StartOrder, scratch: str, pulse: "mmap.mmap", notices: "RunNotices"
+) -> None:
     """Supervise this host's part of a run until it is over. The guardian watches `pulse`."""
     supervisor = Supervisor(link, order, scratch, pulse, notices)
     try:
@@ -44,7 +57,14 @@ def run_supervisor(link, order: StartOrder, scratch, pulse, notices):
 
 
 class Supervisor:
-    def __init__(self, link, order, scratch, pulse, notices):
+    def __init__(
+        self,
+        link: "Frames",
+        order: "StartOrder",
+        scratch: str,
+        pulse: "mmap.mmap",
+        notices: "RunNotices",
+    ) -> None:
         self.pulse, self.notices = pulse, notices
         self.run_id = run_folders.checked_id(order.run_id)
         root = root_folder.prepare_root(order.root)
@@ -60,11 +80,11 @@ class Supervisor:
         self.scratch = scratch
         self.plan: StartOrder = order
         self.began = time.monotonic()
-        self.journal = None
+        self.journal = None  # type: journal.Journal | None
         self.writing = threading.Lock()
         self.lease = order.lease
         self.last_heard = time.monotonic()  # when a watching command last sent a message
-        self.inbox = queue.Queue()  # type: queue.Queue  # orders, for the main thread
+        self.inbox = queue.Queue()  # type: queue.Queue[Record]  # orders, for the main thread
         self.watchers = watchers.Watchers(self.hear)
         self.starter = watchers.Watcher(link)  # the command that starts the run
         self.lock = threading.Lock()
@@ -75,17 +95,19 @@ class Supervisor:
         samples = journal.History(journal.samples_path(self.dir, order.host))
         self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
-        self.busy_since = None  # when the main thread began its current order
+        # when the main thread began its current order
+        self.busy_since = None  # type: float | None
         self.succeeded = False  # all ranks of the run have
         self.stopped = ""  # why the run ends here
-        self.ending_since = None  # when that was decided
+        self.ending_since = None  # type: float | None  # when that was decided
         self.over = False
-        self.survivors = None
+        self.survivors = None  # type: list[int] | None
+        self.part: "hub.Hub | hub.HubSpoke"
         self.part = hub.Hub(self, order.run) if order.run else hub.HubSpoke(self, order)
 
     # -- life --
 
-    def serve(self):
+    def serve(self) -> None:
         """Serve this host's part of the run from the first journal record to the final report."""
         if self.plan.secret:  # also for MPI's programs and the ranks
             no_core_dump()
@@ -126,7 +148,7 @@ class Supervisor:
         finally:
             listener.close()
 
-    def hear(self, watcher, header):
+    def hear(self, watcher: "watchers.Watcher", header: "Record | None") -> None:
         """Handle a message from a command that watches the run. None: its connection ended."""
         is_starter = watcher is self.starter
         if header is None:
@@ -143,19 +165,19 @@ class Supervisor:
         else:
             self.part.ask(order)
 
-    def stop(self, why):
+    def stop(self, why: str) -> None:
         self.stopped = self.stopped or why
         self.set_ending()
         self.inbox.put(hub_orders.Stop().document())
 
-    def set_ending(self):
+    def set_ending(self) -> None:
         self.ending_since = self.ending_since or time.monotonic()
 
-    def is_ending(self, moment):
+    def is_ending(self, moment: float) -> bool:
         """Return whether the run was ending here at that time: later ends were caused by that."""
         return self.ending_since is not None and moment >= self.ending_since
 
-    def orders(self):
+    def orders(self) -> str:
         """Execute orders until the run has to end; returns why."""
         while True:
             self.busy_since = None
@@ -165,7 +187,7 @@ class Supervisor:
                 return self.stopped or order.why
             self.obey(order)
 
-    def obey(self, order):
+    def obey(self, order: "hub_orders.Order") -> None:
         """Execute one order of the hub."""
         if isinstance(order, hub_orders.Spawn):
             self.programs.spawn(order.program, order.argv)
@@ -191,12 +213,12 @@ class Supervisor:
                 self.ranks.launches.get(order.key), {"refused": order.why}
             )
 
-    def note(self, record, sync=False, last=False):
+    def note(self, record: "Record", sync: bool = False, last: bool = False) -> None:
         """Append a record to the journal, and tell the watchers that there is a new one."""
         self.add(record, sync, last)
         self.emit(NOTED)
 
-    def add(self, record, sync=False, last=False):
+    def add(self, record: "Record", sync: bool = False, last: bool = False) -> None:
         """Append a record to the journal, with the seconds since the run began here."""
         with self.writing:
             if self.journal is None:
@@ -208,13 +230,13 @@ class Supervisor:
         if not written:
             self.emit(dict(NOTED, record=record))
 
-    def look(self, number):
+    def look(self, number: int) -> None:
         """Look at the ranks as the hub ordered, and write the result to the journal."""
         _, ranks, computes = self.progress.look()
         self.note({"look": number, "ranks": ranks, "time": time.time()})
         self.report(run_events.LookDone(number, computes))
 
-    def note_facts(self, facts):
+    def note_facts(self, facts: "list[Record]") -> None:
         """Record what the hub says about the run."""
         decisive = any(judge.is_decisive(fact) for fact in facts)
         if any(fact.get("event") == run_events.RanksSucceeded.event for fact in facts):
@@ -224,7 +246,7 @@ class Supervisor:
         self.notices.take_facts(facts)
         self.emit(NOTED)
 
-    def answer(self, message):
+    def answer(self, message: "Record") -> "Record":
         """Answer a question or an order from this host (control.py)."""
         if "stop" in message:
             self.report(run_events.StopAsked(message["stop"], message["seconds"]))
@@ -236,15 +258,15 @@ class Supervisor:
             return dict(reply, pace=self.pace.last_minute())
         return {"alive": True}
 
-    def report(self, event):
+    def report(self, event: "run_events.Event | Record") -> None:
         """Report an event to the hub."""
         self.part.report(event.document() if isinstance(event, run_events.Event) else event)
 
-    def emit(self, event):
+    def emit(self, event: "run_events.Event | Record") -> None:
         """Send an event to all watchers; the run does not wait for them."""
         self.watchers.tell(event.document() if isinstance(event, run_events.Event) else event)
 
-    def watch_lease(self):
+    def watch_lease(self) -> None:
         while not self.over:
             now = time.monotonic()
             if now - (self.busy_since or now) < self.lease:
@@ -253,7 +275,7 @@ class Supervisor:
                 self.part.look_at_watcher(self.lease)
             time.sleep(0.5)
 
-    def end(self, why):
+    def end(self, why: str) -> "list[int]":
         """Kill what is left of the run; returns the processes that could not be killed."""
         with self.lock:
             if self.survivors is None:
@@ -269,15 +291,15 @@ class Supervisor:
 
     # -- logs --
 
-    def begin_log(self, key, path):
+    def begin_log(self, key: "Key", path: str) -> None:
         """Create the log; agents read it from now on."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         self.note({"log": key, "file": os.path.basename(path)})
 
-    def end_log(self, key):
+    def end_log(self, key: "Key") -> None:
         self.note({"log-end": key})
 
 
-def cannot_write(error, folder):
+def cannot_write(error: OSError, folder: str) -> "Failure":
     place = os.path.dirname(error.filename or "") or folder
     return Failure("cannot write to %s: %s" % (place, error.strerror or error), slug="write-failed")

@@ -10,6 +10,17 @@ from ipexctl.remote.hub import host_paths
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run import rank_records
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ipexctl.remote.run.supervisor import Supervisor
+
+    Connection = socket_table.Connection
+    Ends = tuple[str, int, str, int]  # own address and port, the other's
+    Pair = tuple[int, str, str]  # rank, own address, the other's
+
 EVERY = 1.0  # seconds between looks
 TOLD_EVERY = 2.5  # seconds between events, if there is something new
 NOT_YET = -1  # owner of a socket that belonged to no rank at one look
@@ -20,30 +31,34 @@ class TrafficReader:
     """Emit `traffic` events. Bytes sent between the last look and the end of a connection do not
     count: the sums are at least what was exchanged."""
 
-    def __init__(self, call, store):
+    def __init__(self, call: "Supervisor", store: int) -> None:
         """Ignore bytes of `store`, the port of the rendezvous: a rank that waits may poll it."""
         self.call, self.store = call, store
         self.lock = threading.Lock()
-        self.pids, self.wrappers = {}, {}  # by rank; what a wrapper has from MPI, its rank has too
+        # by rank; what a wrapper has from MPI, its rank has too
+        self.pids, self.wrappers = {}, {}  # type: dict[int, int], dict[int, int]
         self.records = rank_records.Records(call.programs.site(), call.plan.modules)
-        self.owners = {}  # inode -> rank, None for a socket that is not a rank's, or NOT_YET
-        self.links = {}  # ends of a connection -> (rank, sent, received), also when it has closed
-        self.closed = {}  # (rank, own address, the other's) -> [sent, received] of closed ones
-        self.busy = {}  # rank -> seconds of sending, None where the kernel does not count them
+        # inode -> rank, None for a socket that is not a rank's, or NOT_YET
+        self.owners = {}  # type: dict[int, int | None]
+        # (rank, sent, received), also when it has closed
+        self.links = {}  # type: dict[Ends, tuple[int, int, int]]
+        self.closed = {}  # type: dict[Pair, list[int]]  # [sent, received] of closed ones
+        # rank -> seconds of sending, None where the kernel does not count them
+        self.busy = {}  # type: dict[int, float | None]
         self.told = 0.0
         self.unanswered = host_paths.UnansweredAddresses()
 
-    def add(self, rank, pid, wrapper):
+    def add(self, rank: int, pid: int, wrapper: int) -> None:
         with self.lock:
             self.pids[rank], self.wrappers[rank] = pid, wrapper
             self.records.add(rank, pid)
             self.owners = {inode: who for inode, who in self.owners.items() if who is not None}
 
-    def remove(self, rank):
+    def remove(self, rank: int) -> None:
         with self.lock:
             self.pids.pop(rank, None)
 
-    def loop(self, is_over):
+    def loop(self, is_over: "Callable[[], bool]") -> None:
         """Read the counters every EVERY seconds, and emit an event when a rank's records change."""
         while not is_over():
             time.sleep(EVERY)
@@ -56,7 +71,7 @@ class TrafficReader:
                 self.told = now
                 self.call.emit(self.event())
 
-    def look(self):
+    def look(self) -> None:
         """Read the kernel's table of sockets: count bytes, and report peers that do not answer."""
         table = list(socket_table.list_connections())
         with self.lock:
@@ -68,7 +83,7 @@ class TrafficReader:
         if event is not None:
             self.call.report(event)
 
-    def learn(self, connections):
+    def learn(self, connections: "list[Connection]") -> None:
         """Find the rank that owns each new socket."""
         inodes = {link.inode for link in connections if link.inode and link.uid == os.getuid()}
         self.owners = {inode: owner for inode, owner in self.owners.items() if inode in inodes}
@@ -81,32 +96,33 @@ class TrafficReader:
         for inode in new_inodes:  # a socket may exist a moment before its process has it
             self.owners[inode] = rank_of_inode.get(inode, None if inode in self.owners else NOT_YET)
 
-    def count(self, connections):
+    def count(self, connections: "Iterable[Connection]") -> None:
         """Store the counters of open connections; bytes of closed ones are added to their pair."""
         open_keys = set()
         for link in connections:
             if link.state == socket_table.SYN_SENT or link.sent is None:
                 continue
             rank = self.owners[link.inode]
+            assert rank is not None  # as `look` has chosen
             if self.links.get(link.key, (rank, 0))[1] > link.sent:  # its ends are used again
                 self.forget(link.key)
             self.links[link.key] = rank, link.sent, link.received
             open_keys.add(link.key)
             if link.key[0] != link.key[2]:  # connections are busy together
                 longest = self.busy.get(rank, 0.0)
-                is_counted = None not in (link.busy, longest)
-                self.busy[rank] = max(link.busy, longest) if is_counted else None
+                is_counted = link.busy is not None and longest is not None
+                self.busy[rank] = max(link.busy, longest or 0.0) if is_counted else None
         for key in set(self.links) - open_keys if len(self.links) > MOST_CONNECTIONS else ():
             self.forget(key)
 
-    def forget(self, key):
+    def forget(self, key: "Ends") -> None:
         rank, sent, received = self.links.pop(key)
         pair = (rank, key[0], key[2])
         if pair not in self.closed and len(self.closed) >= MOST_CONNECTIONS:
             pair = (rank, "", "")
         add_traffic(self.closed, pair, sent, received)
 
-    def sums(self):
+    def sums(self) -> "dict[Pair, list[int]]":
         """Return {(rank, own address, the other's): [bytes sent, bytes received]}."""
         with self.lock:
             totals = {pair: list(counts) for pair, counts in self.closed.items()}
@@ -114,7 +130,7 @@ class TrafficReader:
                 add_traffic(totals, (rank, key[0], key[2]), sent, received)
         return totals
 
-    def exchanged(self):
+    def exchanged(self) -> "dict[int, list[int]]":
         """Return {rank: [bytes with hosts of its own networks, bytes with other hosts]}."""
         totals = {}  # type: dict[int, list[int]]
         near_networks = socket_table.near_networks()
@@ -123,27 +139,27 @@ class TrafficReader:
             totals.setdefault(rank, [0, 0])[is_far] += sum(counts)
         return totals
 
-    def sent(self):
+    def sent(self) -> "dict[int, list[Any]]":
         """Return {rank: [bytes to other hosts so far, seconds that took]}."""
-        totals = {}  # type: dict[int, list]
+        totals = {}  # type: dict[int, list[Any]]
         for (rank, local, peer), counts in self.sums().items():
             if local != peer:
                 totals.setdefault(rank, [0, self.busy.get(rank, 0.0)])[0] += counts[0]
         return totals
 
-    def event(self, last=False):
+    def event(self, last: bool = False) -> "dict[str, Any]":
         busiest = sorted(self.sums().items(), key=lambda row: -sum(row[1]))[:MOST_CONNECTIONS]
         rows = [list(pair) + counts for pair, counts in busiest if pair[1]]
         event = {"event": "traffic", "moved": rows, "complete": last}
         return dict(event, processes=self.records.rows(), silent=self.records.silent)
 
-    def last_words(self):
+    def last_words(self) -> "dict[str, Any]":
         """Return the last event, with the ranks' records read before their folder is removed."""
         self.records.read()
         return self.event(last=True)
 
 
-def add_traffic(sums, pair, sent, received):
+def add_traffic(sums: "dict[Pair, list[int]]", pair: "Pair", sent: int, received: int) -> None:
     total = sums.setdefault(pair, [0, 0])
     total[0] += sent
     total[1] += received

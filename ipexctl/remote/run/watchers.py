@@ -10,28 +10,38 @@ from ipexctl.common import frames, run_events
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.own_process import start_thread
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import socket
+    from collections.abc import Callable
+    from typing import Any
+
+    from ipexctl.common.frames import Frames
+
+    Event = dict[str, Any]
+
 UNREAD = 256  # events for one watcher; the next ones are dropped
 LAST_WORDS = 10.0  # seconds for all of them to read the last event
 
 
 class Watchers:
-    def __init__(self, hear):
+    def __init__(self, hear: "Callable[[Watcher, Event | None], object]") -> None:
         """Call hear(watcher, header) with each message, and with None at the end."""
         self.hear = hear
         self.all = []  # type: list[Watcher]
 
-    def add(self, watcher):
+    def add(self, watcher: "Watcher") -> None:
         self.all = self.all + [watcher]
         start_thread(watcher.write)
         start_thread(self.listen, watcher)
 
-    def add_socket(self, link):
+    def add_socket(self, link: "socket.socket") -> None:
         link.settimeout(None)
         watcher = Watcher(frames.of_socket(link))
         watcher.put(run_events.Pong().document())
         self.add(watcher)
 
-    def listen(self, watcher):
+    def listen(self, watcher: "Watcher") -> None:
         while True:
             frame = watcher.frames.read()
             if frame is None:
@@ -40,32 +50,32 @@ class Watchers:
         self.all = [other for other in self.all if other is not watcher]
         self.hear(watcher, None)
 
-    def tell(self, event):
+    def tell(self, event: "Event") -> None:
         for watcher in self.all:
             watcher.put(event)
 
-    def tell_last(self, event):
+    def tell_last(self, event: "Event") -> None:
         """Send the last event; return when all watchers have read it, or stopped reading."""
         recipients = self.all
         for watcher in recipients:
             watcher.queue.put(event)
 
-        def have_it():
+        def have_it() -> bool:
             return not any(each.queue.unfinished_tasks and each in self.all for each in recipients)
 
         wait_until(have_it, LAST_WORDS, 0.01)
 
 
 class Watcher:
-    def __init__(self, frames):
+    def __init__(self, frames: "Frames") -> None:
         self.frames = frames
-        self.queue = queue.Queue()  # type: queue.Queue
+        self.queue = queue.Queue()  # type: queue.Queue[Event]
 
-    def put(self, event):
+    def put(self, event: "Event") -> None:
         if self.queue.qsize() < UNREAD:  # a slow watcher loses events; decisions are in the journal
             self.queue.put(event)
 
-    def write(self):
+    def write(self) -> None:
         while True:
             event = self.queue.get()
             try:
