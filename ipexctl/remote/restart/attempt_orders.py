@@ -8,11 +8,21 @@ import posixpath
 from ipexctl.common.restart_plan import RestartCommon, RestartHost
 from ipexctl.common.root_paths import run_id_of
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.common.run_orders import HostOfRun, StartOrder
+
+    Facts = dict[str, Any]  # about the attempt
+
 SHARE = "IPEXCTL_SHARE"
 N = "{n}"  # in mpirun's arguments: the number of ranks
 
 
-def compose_orders(common: RestartCommon, host_plans: "list[RestartHost]", attempt, checkpoint=""):
+def compose_orders(
+    common: RestartCommon, host_plans: "list[RestartHost]", attempt: int, checkpoint: str = ""
+) -> "list[StartOrder]":
     """Return a StartOrder for each host. `host_plans`: those of the hosts that take part, that of
     rank 0 first. `checkpoint`: its path below the folder of the ranks."""
     checkpoint = checkpoint or common.resumed
@@ -26,7 +36,7 @@ def compose_orders(common: RestartCommon, host_plans: "list[RestartHost]", attem
         "port": first_plan.port,
         "run_id": run_id_of(common.run_id, attempt),
         "restarts": attempt - 1,
-    }
+    }  # type: Facts
     mpirun = [adapt_mpirun_word(word, common.run_id, facts) for word in first_plan.mpirun]
     orders, rows, begin = [], [], 0
     for index, host_plan in enumerate(host_plans):
@@ -47,7 +57,7 @@ def compose_orders(common: RestartCommon, host_plans: "list[RestartHost]", attem
     return orders
 
 
-def share_out(envs):
+def share_out(envs: "list[dict[str, str]]") -> None:
     """Scale the shares of the global batch: those of the ranks that take part add up to 1."""
     total = sum(float(env[SHARE]) for env in envs if SHARE in env)
     for env in envs:
@@ -55,12 +65,14 @@ def share_out(envs):
             env[SHARE] = "%.12g" % (float(env[SHARE]) / total)
 
 
-def adapt_mpirun_word(word, base, facts):
+def adapt_mpirun_word(word: str, base: str, facts: "Facts") -> str:
     """Insert the number of ranks, or the id of this attempt in a path, into mpirun's arguments."""
     return str(facts["world"]) if word == N else word.replace(base, facts["run_id"])
 
 
-def of_host(common: RestartCommon, host_plan: RestartHost, facts, checkpoint):
+def of_host(
+    common: RestartCommon, host_plan: RestartHost, facts: "Facts", checkpoint: str
+) -> "tuple[StartOrder, HostOfRun]":
     """Return the host's StartOrder, and its row in the hub's order."""
     cwd = host_plan.asked.cwd
     path = posixpath.normpath(posixpath.join(cwd, checkpoint)) if checkpoint else ""
@@ -83,7 +95,9 @@ def of_host(common: RestartCommon, host_plan: RestartHost, facts, checkpoint):
     return order, host_plan.row.replace(ranks=[rank.rank for rank in ranks], starter=starter)
 
 
-def compose_shown_plan(common: RestartCommon, host_plans: "list[RestartHost]", facts):
+def compose_shown_plan(
+    common: RestartCommon, host_plans: "list[RestartHost]", facts: "Facts"
+) -> "dict[str, Any]":
     """Return the plan of an attempt for commands that attach: run/plan/shown_plan.py."""
     hosts, begin = [], 0
     for host_plan in host_plans:

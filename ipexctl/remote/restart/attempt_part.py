@@ -13,19 +13,27 @@ from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.common.frames import Frames
+    from ipexctl.remote.restart.guardian_starter import Starter
+    from ipexctl.remote.restart.keeper import Keeper
+
 BEGINS = 60.0  # seconds for a supervisor to appear
 FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
 NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run's id are enough
 
 
 class Part:
-    def __init__(self, keeper, order: StartOrder, attempt):
+    def __init__(self, keeper: "Keeper", order: StartOrder, attempt: int) -> None:
         self.keeper, self.order, self.attempt = keeper, order, attempt
         self.run_id = self.order.run_id
         self.folder = os.path.join(keeper.runs, self.run_id)
         self.journal = journal.JournalReader(journal.path_of(self.folder, self.order.host))
         self.began = time.monotonic()
-        self.facts = []  # type: list[dict]
+        self.facts = []  # type: list[dict[str, Any]]
         self.well = False
         self.unfinished = {rank.rank for rank in self.order.ranks}  # or failed
         self.seconds = 0.0
@@ -34,22 +42,22 @@ class Part:
         self.seen = False  # its supervisor was there
         self.ended = self.reported = False
         self.joined = False  # it knows its hub
-        self.link = None
+        self.link = None  # type: Frames | None
         self.next_look = 0.0
 
-    def begin(self, starter):
+    def begin(self, starter: "Starter") -> None:
         self.link = starter.begin()
         start_thread(self.listen, self.link)
         self.write(self.order.document())
 
-    def write(self, header):
+    def write(self, header: "dict[str, Any]") -> None:
         try:
             if self.link is not None:
                 self.link.write(header)
         except OSError:
             pass  # it has ended: `look` sees it
 
-    def listen(self, link):
+    def listen(self, link: "Frames") -> None:
         """Receive the messages of the guardian and the supervisor of this part."""
         keeper = self.keeper
         while True:
@@ -63,7 +71,7 @@ class Part:
                 problem = str(header["error"].get("what"))
                 keeper.take(keeper.name, PartFailed(self.attempt, problem))
 
-    def look(self, now):
+    def look(self, now: float) -> None:
         """Read the journal; check once per second whether supervisor or guardian is alive."""
         self.read()
         if now < self.next_look or self.ended:
@@ -79,7 +87,7 @@ class Part:
             if not self.ended:
                 self.vanished()
 
-    def read(self):
+    def read(self) -> None:
         """Update the state of this part from new records of its journal."""
         for record, _ in self.journal.new():
             self.seconds = record.get("at", self.seconds)
@@ -97,7 +105,7 @@ class Part:
             if "over" in record:
                 self.ended = True
 
-    def take_checkpoint(self, fact):
+    def take_checkpoint(self, fact: "dict[str, Any]") -> None:
         """Note a complete checkpoint. The one from which the attempt began stays until there are
         two: a restart may have to skip the first."""
         is_complete = not fact.get("withdrawn")
@@ -107,7 +115,7 @@ class Part:
         if self.checkpoints >= checkpoint_rules.KEPT:
             self.keeper.copies.release(self.order)
 
-    def vanished(self):
+    def vanished(self) -> None:
         """Kill the ranks and note the loss: supervisor and guardian have disappeared."""
         self.ended = True
         rank_wrapper.kill_all(self.run_id, NO_PROCESS)
@@ -115,7 +123,7 @@ class Part:
             why = "its supervisor and its guardian have disappeared"
             self.facts.append(run_events.make_host_fact(self.order.host, run_events.HostLost(why)))
 
-    def end(self):
+    def end(self) -> "PartOver":
         """Return how this part ended, as the leader has to know it."""
         return PartOver(
             attempt=self.attempt,

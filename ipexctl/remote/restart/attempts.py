@@ -9,14 +9,21 @@ from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
 from ipexctl.remote.run_files import journal, queued_runs, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
 
-def op_begin(agent):
+    from ipexctl.remote.main import AgentLoop, Call
+
+
+def op_begin(agent: "AgentLoop") -> None:
     """Begin the host's part as run.stand_by.begin does, for a run with keepers."""
     stand_by.op_begin(agent, keeper.fork_keeper)
 
 
-def op_spare(call, **order):
+def op_spare(call: "Call", **order: "Any") -> "dict[str, Any]":
     """The orders of a host that takes part in no attempt yet -> {}: its keeper stands by."""
+    assert call.agent.guardian is not None  # op_begin came first
     link = frames.of_socket(call.agent.guardian)
     link.write(order)
     frame = link.read()
@@ -25,7 +32,7 @@ def op_spare(call, **order):
     return {}
 
 
-def op_wake(call, root, known_as, run_id):
+def op_wake(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
     """Start the keeper of a queued run again, which ended or was killed with its host."""
     order = queued_runs.read_order(run_folders.folder_of(root, run_id), known_as)
     if order is not None:
@@ -33,7 +40,7 @@ def op_wake(call, root, known_as, run_id):
     return {}
 
 
-def op_forget(call, root, known_as, run_id, by):
+def op_forget(call: "Call", root: str, known_as: str, run_id: str, by: str) -> "dict[str, Any]":
     """End a queued run on this host, where it has no keeper. `by`: the user who stops it, "" if it
     is over on its other hosts."""
     folder = run_folders.folder_of(root, run_id)
@@ -44,14 +51,16 @@ def op_forget(call, root, known_as, run_id, by):
     return {}
 
 
-def op_record(call, root, known_as, run_id):
+def op_record(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
     """{root, known_as, run_id} -> {story: [RecordLine, ...], alive}"""
     folder = run_folders.folder_of(root, run_id)
     lines = journal.read_lines(journal.attempts_path(folder, known_as))
     return {"story": lines, "alive": control.is_alive(folder, control.keeper_of(known_as))}
 
 
-def op_ask(call, root, known_as, run_id, ask):
+def op_ask(
+    call: "Call", root: str, known_as: str, run_id: str, ask: "dict[str, Any]"
+) -> "dict[str, Any]":
     """A KeeperQuestion -> KeeperAnswer; {} where there is no keeper."""
     name = control.keeper_of(known_as)
     return control.ask_supervisor(run_folders.folder_of(root, run_id), name, ask) or {}

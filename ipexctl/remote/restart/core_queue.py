@@ -19,6 +19,13 @@ from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.facts.probe_values import parse_number
 from ipexctl.remote.restart import name_owners
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable, Iterator
+
+    Name = tuple[str, int | None]  # and the uid of its owner
+    Ticket = tuple[int, str, int, int]  # uid, run, place, mask of CPUs
+
 TICKET = re.compile(r"ipexctl-queue/(\d+)/([a-z0-9-]{4,64})/(\d+)/([0-9,-]+)\Z")
 CPU = "ipexctl-cpu/%d"
 CLAIM = re.compile(r"ipexctl-cpu/(\d{1,6})\Z")
@@ -33,7 +40,7 @@ STARTED = 0  # the place of a run that has its CPUs
 class CoreQueue:
     """A run's place in the queue. The place of a run is the time at which it was queued."""
 
-    def __init__(self, run_id, since, cpus):
+    def __init__(self, run_id: str, since: float, cpus: "set[int]") -> None:
         self.run_id, self.since = run_id, int(since * 1000)
         self.cpus = set(cpus) or os.sched_getaffinity(0)
         self.claims = []  # type: list[socket.socket]  # the names of all CPUs, and a ticket
@@ -41,14 +48,14 @@ class CoreQueue:
         self.state, self.order, self.next_look = LEFT, WAITS, 0.0
         self.go_to(WAITS)
 
-    def name_at(self, since):
+    def name_at(self, since: int) -> str:
         head = "ipexctl-queue/%d/%s/%d/" % (os.getuid(), self.run_id, since)
         cpus = cpu_list(self.cpus)
         if len(head + cpus) >= LONGEST:
             cpus = "%d-%d" % (min(self.cpus), max(self.cpus))
         return head + cpus
 
-    def follow(self, order, now):
+    def follow(self, order: str, now: float) -> "QueuePlace | None":
         """Do what is ordered, and return the run's place; None until the next look is due."""
         if order == self.state and now < self.next_look:
             return None
@@ -56,7 +63,7 @@ class CoreQueue:
         self.go_to(order)
         return self.look()
 
-    def look(self):
+    def look(self) -> "QueuePlace":
         """Return this run's place: the runs before it, and those that use its CPUs now."""
         if self.claims:
             return QueuePlace([], [], True)
@@ -80,7 +87,7 @@ class CoreQueue:
         queued = [QueuedRun(since, run, user_name(u)) for u, run, since, _ in before[:MOST_BEFORE]]
         return QueuePlace(queued, rows[:MOST_USING], False)
 
-    def go_to(self, state):
+    def go_to(self, state: str) -> None:
         """Leave the queue, wait at the run's place, or claim all CPUs; wait if one has an owner.
 
         The ticket is given back last: while the run claims, others see it in its place. A name that
@@ -98,7 +105,7 @@ class CoreQueue:
             self.ticket = None
         self.state = state
 
-    def claim(self):
+    def claim(self) -> bool:
         claims = []  # type: list[socket.socket]
         try:
             for cpu in sorted(self.cpus):
@@ -109,17 +116,17 @@ class CoreQueue:
         self.claims = claims
         return bool(claims)
 
-    def close(self):
+    def close(self) -> None:
         self.go_to(LEFT)
 
 
-def close_all(holders):
+def close_all(holders: "list[socket.socket]") -> None:
     for holder in holders:
         holder.close()
     del holders[:]
 
 
-def bind_name(name):
+def bind_name(name: str) -> "socket.socket":
     """Return a socket with this name; raises OSError if there is one."""
     holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -130,7 +137,7 @@ def bind_name(name):
     return holder
 
 
-def read_tickets(names=None):
+def read_tickets(names: "list[Name] | None" = None) -> "list[Ticket]":
     """Return (uid, run, place, CPUs) of each ticket on this host, in the order of the queue. The
     user is the one who has the name, whatever the text says, where the kernel tells that. The CPUs
     are a cpu_mask: a set of those that thousands of tickets may name takes minutes to make."""
@@ -144,7 +151,9 @@ def read_tickets(names=None):
     return sorted(tickets, key=lambda ticket: (ticket[2], ticket[1]))
 
 
-def describe_holders(names, cpus, using):
+def describe_holders(
+    names: "list[Name]", cpus: "set[int]", using: "list[Ticket]"
+) -> "Iterator[str]":
     """Yield who has which of these CPUs without a ticket: no run of ipexctl holds them so for
     longer than it takes to begin."""
     by_owner = {}  # type: dict[int | None, set[int]]
@@ -162,11 +171,11 @@ def describe_holders(names, cpus, using):
             yield "CPU %s held by %s" % (cpu_list(held), user)
 
 
-def describe_run(uid, run):
+def describe_run(uid: int, run: str) -> str:
     return "%s of %s" % (run, user_name(uid))
 
 
-def cpu_mask(text):
+def cpu_mask(text: str) -> int:
     """Return 0b100001111 for 0-3,8; what cannot be read counts for no CPU."""
     mask = 0
     for part in text.split(","):
@@ -177,7 +186,7 @@ def cpu_mask(text):
     return mask
 
 
-def cpu_list(cpus):
+def cpu_list(cpus: "Iterable[int]") -> str:
     """Return 0-3,8 for {0, 1, 2, 3, 8}."""
     rows = []  # type: list[list[int]]
     for cpu in sorted(cpus):

@@ -15,7 +15,7 @@ LOOK = 1.0  # seconds until it collects guardians that have ended
 
 
 class Starter:
-    def __init__(self):
+    def __init__(self) -> None:
         self.ours, theirs = socket.socketpair()
         if os.fork() == 0:
             try:
@@ -25,11 +25,11 @@ class Starter:
                 os._exit(0)
         theirs.close()
 
-    def has_ended(self):
+    def has_ended(self) -> bool:
         """Return whether the child has ended: it sends nothing, so only end-of-file is readable."""
         return bool(select.select([self.ours], [], [], 0)[0])
 
-    def begin(self):
+    def begin(self) -> "frames.Frames":
         """Start a guardian; return the frames of its link."""
         ours, theirs = socket.socketpair()
         fds = array.array("i", [theirs.fileno()])
@@ -38,7 +38,7 @@ class Starter:
         return frames.of_socket(ours)
 
 
-def serve_start_requests(link):
+def serve_start_requests(link: "socket.socket") -> None:
     """Fork a guardian for each file descriptor received; collect guardians that have ended."""
     while True:
         readable = select.select([link], [], [], LOOK)[0]
@@ -59,7 +59,7 @@ def serve_start_requests(link):
         os.close(fd)
 
 
-def receive_fd(link):
+def receive_fd(link: "socket.socket") -> "int | None":
     """Return the next file descriptor; None when the other end has closed the link."""
     fds = array.array("i")
     _, ancillary, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))

@@ -60,6 +60,11 @@ from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, queued_runs, run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Sequence
+    from typing import Any
+
 NAME = "ipexctl-keeper"
 LOOK = 0.25
 LAST_WORDS = 2.0
@@ -74,7 +79,7 @@ SMALLER = "not more than half of the voters are reached from %s"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
 
 
-def fork_keeper(order: StartOrder):
+def fork_keeper(order: StartOrder) -> None:
     """Fork the keeper; called where there are no threads yet. Its parent is init."""
     pid = os.fork()
     if pid:
@@ -89,7 +94,7 @@ def fork_keeper(order: StartOrder):
         os._exit(0)
 
 
-def run_keeper(order: StartOrder):
+def run_keeper(order: StartOrder) -> None:
     """Run as keeper until the run ends; end this host's part after an internal error."""
     if order.secret:
         no_core_dump()
@@ -106,7 +111,7 @@ def run_keeper(order: StartOrder):
 
 
 class Keeper:
-    def __init__(self, order: StartOrder, starter):
+    def __init__(self, order: StartOrder, starter: "guardian_starter.Starter") -> None:
         self.order, self.starter = order, starter
         self.restart_plan = RestartPlan.read(order.restart_plan)
         self.name, self.keys = order.host, order.keys
@@ -117,7 +122,7 @@ class Keeper:
         run_folders.hold_folder(self.folder)
         self.copies = checkpoint_transfer.CheckpointCopies(self.runs, self.keys)
         self.began = self.note_beginning()
-        self.inbox = queue.Queue()  # type: queue.Queue
+        self.inbox = queue.Queue()  # type: queue.Queue[tuple[str, object]]
         self.queue = self.make_queue()
         first = [] if self.queue else self.restart_plan.first
         self.record, self.noted = RestartRecord(first), 0
@@ -140,7 +145,7 @@ class Keeper:
         self.notices = keeper_notices.KeeperNotices(order, self.folder)  # this forks
         self.connect_voters()
 
-    def make_queue(self):
+    def make_queue(self) -> "core_queue.CoreQueue | None":
         """Return the place of a run with --queue, and record what a reboot must not end."""
         queued = self.restart_plan.queued
         if not queued:
@@ -151,12 +156,14 @@ class Keeper:
         cpus = {cpu for rank in self.order.ranks for cpu in rank.cpus}
         return core_queue.CoreQueue(self.base, queued, cpus)
 
-    def connect_voters(self):
+    def connect_voters(self) -> None:
         """Connect to the voters before this host in the list; a voter listens for later hosts."""
         places = self.restart_plan.places
         names, hosts = [place[0] for place in places], self.restart_plan.hosts
         earlier = names[: names.index(self.name)] if self.name in names else names
-        self.member = self.leader = self.hub = None
+        self.member = None  # type: voters.Member | None
+        self.leader = None  # type: leader.Leader | None
+        self.hub = None  # type: hub_link.HubListener | None
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
         if self.name in names:
             returned = self.order.returned
@@ -172,7 +179,7 @@ class Keeper:
             spoke.connect(address, port)
             self.spokes[name] = spoke
 
-    def note_beginning(self):
+    def note_beginning(self) -> float:
         """Return when the first keeper of the run began here, before any rank: this one may be of
         a host that was lost and is back."""
         path = os.path.join(self.folder, "began.%s" % os.path.basename(self.name))
@@ -182,13 +189,13 @@ class Keeper:
         except OSError:  # a full disk
             return time.time()
 
-    def agree(self, document, term):
+    def agree(self, document: "dict[str, Any]", term: int) -> None:
         """Add a line on which the voters have agreed to the record."""
         line = RecordLine.any_of(document)
         if line is not None:
             self.record.add(line, term)
 
-    def keep(self):
+    def keep(self) -> None:
         """Answer this host's processes, and process messages until the run is over."""
         control.serve_control_socket(
             self.folder, control.keeper_of(self.name), self.answer, lambda link: None
@@ -200,22 +207,22 @@ class Keeper:
                 link.flush(LAST_WORDS)
                 link.close()
 
-    def take(self, name, message):
+    def take(self, name: str, message: object) -> None:
         """Queue a message of another keeper, or an event of this host."""
         self.inbox.put((name, message))
 
-    def send(self, name, message: KeeperSaid):
+    def send(self, name: str, message: KeeperSaid) -> None:
         """Send a message to a host if it is connected; states and orders are sent again."""
         if name in self.spokes:
             self.spokes[name].send(message.document())
         elif self.hub is not None:
             self.hub.send(name, message.document())
 
-    def connected(self):
+    def connected(self) -> "set[str]":
         reached = {name for name, spoke in self.spokes.items() if spoke.connected()}
         return reached | (self.hub.connected() if self.hub is not None else set())
 
-    def answer(self, message):
+    def answer(self, message: "dict[str, Any]") -> "dict[str, Any]":
         """Answer a process of this host (control.py), which sends a KeeperQuestion: whether this
         keeper leads, what it waits for, and orders for a returned host."""
         question = KeeperQuestion.read(message)
@@ -232,7 +239,7 @@ class Keeper:
         count, leader = len(self.restart_plan.hosts), own_leader
         return KeeperAnswer(True, leader.waits, leader.before, away, orders, count).document()
 
-    def turn(self):
+    def turn(self) -> None:
         """Process waiting messages, then do what is due: vote, lead, look at the part, report."""
         wait = LOOK
         try:
@@ -261,7 +268,7 @@ class Keeper:
             self.note({"broken": "the process that starts guardians has ended"})
             self.over = True
 
-    def hear(self, name, message):
+    def hear(self, name: str, message: object) -> None:
         """Handle a message of another keeper, of this host's part, or of a process of this host."""
         if isinstance(message, dict):
             parsed = KeeperSaid.any_of(message)
@@ -281,12 +288,12 @@ class Keeper:
             self.set_state("stop", message.stop)
             self.look_for_leader(time.monotonic())
 
-    def set_state(self, kind, value):
+    def set_state(self, kind: str, value: object) -> None:
         setattr(self.state, kind, value)
         self.since[kind] = time.monotonic()
         self.next_word = 0.0
 
-    def mine(self, now):
+    def mine(self, now: float) -> "HostReport":
         """Return this host's state, with ages as of now."""
         state = self.state.replace()
         if state.over:
@@ -297,7 +304,7 @@ class Keeper:
             state.cleared = state.cleared.replace(checkpoints=rows)
         return state
 
-    def speak(self, now, reached):
+    def speak(self, now: float, reached: "set[str]") -> None:
         """Report this host's state to the voters every SAYS seconds, or at once after a change."""
         if now < self.next_word:
             return
@@ -306,7 +313,7 @@ class Keeper:
         for name in reached & {place[0] for place in self.restart_plan.places}:
             self.send(name, Mine(state))
 
-    def lead_run(self, member, now, reached):
+    def lead_run(self, member: "voters.Member", now: float, reached: "set[str]") -> None:
         """Add lines to the record and send orders, while this host leads a majority of voters."""
         term = member.term()
         if not member.leads():
@@ -333,7 +340,13 @@ class Keeper:
             self.next_order, self.orders = now + SAYS, orders
             self.give_orders(member, orders, term, reached)
 
-    def give_orders(self, member, orders, term, reached):
+    def give_orders(
+        self,
+        member: "voters.Member",
+        orders: "dict[str, KeeperOrder]",
+        term: int,
+        reached: "set[str]",
+    ) -> None:
         lines = [line.document() for line in self.record.lines]
         for name, order in orders.items():
             if name == self.name:
@@ -341,7 +354,7 @@ class Keeper:
             elif name in reached:
                 self.send(name, Ordered(order, term, [] if name in member.nodes else lines))
 
-    def obey(self, order: KeeperOrder, term, lines=()):
+    def obey(self, order: KeeperOrder, term: int, lines: "Sequence[dict[str, Any]]" = ()) -> None:
         """Execute a leader's order, unless a later leader has sent one before."""
         number, clear = order.number, order.clear
         if term < self.term:
@@ -368,7 +381,7 @@ class Keeper:
             if part.joined:
                 part.write(HubAt(order.hub).document())
 
-    def look_at_queue(self, now):
+    def look_at_queue(self, now: float) -> None:
         """Report the place. A run that has no ranks here leaves the queue when it is over, and
         without a leader until there is one."""
         if self.queue is None:
@@ -383,7 +396,7 @@ class Keeper:
         if place not in (None, self.state.place):
             self.set_state("place", place)
 
-    def find_sleeping(self, now):
+    def find_sleeping(self, now: float) -> "list[QueuedRun]":
         """Return the earlier runs of this user that have no keeper here yet. After a reboot, the
         command that lets this run wait again does so for these, too: until then it is after them.
         """
@@ -398,7 +411,7 @@ class Keeper:
             if not control.is_alive(run, control.keeper_of(self.name))
         ]
 
-    def find_missing(self):
+    def find_missing(self) -> str:
         """Return what a queued run needs and this host has no more, "" if it has all."""
         if self.record.attempts:
             return ""
@@ -407,7 +420,7 @@ class Keeper:
             return "its environment was removed"
         return "" if os.path.isdir(self.order.cwd) else "the project's copy was removed"
 
-    def others_know(self, now):
+    def others_know(self, now: float) -> bool:
         """Return whether all hosts have ended, or had enough time: not all may be reached."""
         reached = self.connected()
         if not self.ending:
@@ -415,7 +428,7 @@ class Keeper:
         self.awaited -= reached
         return now - self.ending > LINGERS or not (reached or self.awaited)
 
-    def look_for_leader(self, now):
+    def look_for_leader(self, now: float) -> None:
         """End the part without a leader: in a divided network, only the larger side may go on."""
         if self.over:
             return
@@ -438,11 +451,11 @@ class Keeper:
             self.end_part(why)
             self.over = True
 
-    def is_last_attempt(self):
+    def is_last_attempt(self) -> bool:
         """Return whether ranks run that no host may start again: then no leader is needed."""
         return self.record.phase() == "watch" and not self.restart_plan.restarts
 
-    def finish_alone(self):
+    def finish_alone(self) -> None:
         """Note the end of a run without restarts, whose other hosts are not reached."""
         part = self.state.over
         if part is not None:
@@ -453,12 +466,12 @@ class Keeper:
             self.note(RunEnded(SMALLER % self.name, False, cut_off=True).document())
         self.over = part is not None or self.part is None
 
-    def attempts(self):
+    def attempts(self) -> "dict[str, int]":
         """Return {run id: number} of all attempts. Ids are derived, since they become paths."""
         numbers = [attempt.attempt for attempt in self.record.attempts]
         return {run_id_of(self.base, number): number for number in numbers}
 
-    def start(self, begin: BeginPart, attempt):
+    def start(self, begin: BeginPart, attempt: int) -> None:
         order = begin.asked
         run_id = run_id_of(self.base, attempt)
         order = order.replace(keys=self.keys, root=self.order.root, run_id=run_id)
@@ -471,7 +484,7 @@ class Keeper:
         self.part = Part(self, order, attempt)
         start_thread(self.begin_part, self.part, begin, self.attempts())
 
-    def begin_part(self, part, begin: BeginPart, attempts):
+    def begin_part(self, part: "Part", begin: BeginPart, attempts: "dict[str, int]") -> None:
         """Lay out the checkpoint, then start. Meanwhile, another attempt may have followed."""
         layout, paths = begin.lay, []
         with self.laying:
@@ -497,10 +510,10 @@ class Keeper:
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (layout.name if layout else "", e)})
 
-    def is_latest(self, part):
+    def is_latest(self, part: "Part") -> bool:
         return part is self.part
 
-    def look_at_part(self, now):
+    def look_at_part(self, now: float) -> None:
         """Report the end of this host's part, and that no rank of the last attempt is left."""
         part = self.part
         if part is not None:
@@ -514,21 +527,21 @@ class Keeper:
             self.set_state("cleared", self.copies.report(self.attempts(), self.clearing))
             self.clearing = 0
 
-    def is_left(self):
+    def is_left(self) -> bool:
         """Return whether the last attempt runs here: an earlier keeper may have started it."""
         return control.is_alive(os.path.join(self.runs, self.last_run_id()), self.name)
 
-    def last_run_id(self):
+    def last_run_id(self) -> str:
         return run_id_of(self.base, self.record.number)
 
-    def end_part(self, why):
+    def end_part(self, why: str) -> None:
         if not self.record.attempts:
             return
         if self.part is None or not self.part.ended:
             run_id = self.last_run_id() if self.part is None else self.part.run_id
             control.ask_supervisor(os.path.join(self.runs, run_id), self.name, {"end": why})
 
-    def note_record(self):
+    def note_record(self) -> None:
         for line in self.record.lines[self.noted :]:
             if isinstance(line, AttemptBegins):
                 line = line.replace(run_id=run_id_of(self.base, line.attempt))
@@ -537,7 +550,7 @@ class Keeper:
             self.notices.take_line(line, is_leader=self.leader is not None)
             queued_runs.forget_order(self.folder, self.name)
 
-    def note(self, line):
+    def note(self, line: "dict[str, Any]") -> None:
         """Append a line to RUN/attempts."""
         try:
             line = dict(line, at=round(time.time(), 1))

@@ -9,7 +9,7 @@ from ipexctl.remote.run import notifier
 
 
 class KeeperNotices:
-    def __init__(self, order: StartOrder, folder):
+    def __init__(self, order: StartOrder, folder: str) -> None:
         """Start the process. Called before there are threads."""
         self.name = order.host
         plan = order.restart_plan
@@ -17,20 +17,20 @@ class KeeperNotices:
         run_id = plan["run_id"]
         self.link = notifier.fork_notifier(command, folder, run_id, order.about, order.host)
 
-    def take_line(self, line: RecordLine, is_leader):
+    def take_line(self, line: RecordLine, is_leader: bool) -> None:
         """Report a new line of the record, if this host leads and put it there."""
         notice = describe_line(line)
         if notice and is_leader and getattr(line, "by", "") == self.name:
             notifier.send_notice(self.link, *notice)
 
 
-def sign_line(line: RecordLine, name):
+def sign_line(line: RecordLine, name: str) -> "RecordLine":
     """Return the line with the name of the host that leads, if events are claimed there."""
     is_signed = isinstance(line, (AttemptBegins, RunEnded))
     return line.replace(by=name) if is_signed else line
 
 
-def describe_line(line: RecordLine):
+def describe_line(line: RecordLine) -> "tuple[str, str, str] | None":
     """Return the key, the state and the cause that --notify reports; None for other lines."""
     if isinstance(line, AttemptBegins) and line.attempt > 1:
         return "attempt-%d" % line.attempt, "restarting", line.why

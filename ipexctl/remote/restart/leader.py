@@ -30,6 +30,17 @@ from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpo
 from ipexctl.remote.restart import attempt_orders, restart_policy
 from ipexctl.remote.restart.record import RestartRecord
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Iterable, Iterator, Sized
+
+    from typing_extensions import Literal
+
+    from ipexctl.common.attempt_record import RecordLine
+    from ipexctl.common.keeper_messages import CheckpointLayout, QueuePlace
+    from ipexctl.common.run_orders import StartOrder
+    from ipexctl.remote.checkpoints.newest_checkpoint import SkippedCheckpoints
+
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
 CLEAR = 25.0  # for the hosts to end what is left
 HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no other does
@@ -38,17 +49,19 @@ SHOWN = 3  # earlier runs that are named
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 
 
-def too_few(hosts):
+def too_few(hosts: "Sized") -> str:
     count = len(hosts)
     return "1 host is too few" if count == 1 else "%d hosts are too few" % count
 
 
-def advise_fewer(hosts):
+def advise_fewer(hosts: "Sized") -> str:
     return "with --min-hosts %d it would have gone on" % len(hosts) if hosts else ""
 
 
 class Leader:
-    def __init__(self, restart_plan: VoterPlan, name, record: RestartRecord, now):
+    def __init__(
+        self, restart_plan: VoterPlan, name: str, record: RestartRecord, now: float
+    ) -> None:
         self.restart_plan, self.name, self.record = restart_plan, name, record
         self.names = restart_plan.hosts
         self.heard = dict.fromkeys(self.names, now)  # when each was last connected
@@ -60,12 +73,14 @@ class Leader:
         self.ended = now  # when the last attempt had ended on a host
         self.watch(now, set())
 
-    def watch(self, now, reached):
+    def watch(self, now: float, reached: "set[str]") -> None:
         self.since = self.came = now
         self.known = set(reached)  # hosts that were connected at the last look
-        self.first_report = None
+        self.first_report = None  # type: float | None
 
-    def tick(self, now, reached, states: "dict[str, HostReport]"):
+    def tick(
+        self, now: float, reached: "set[str]", states: "dict[str, HostReport]"
+    ) -> "RecordLine | None":
         """Return the next line of the record, or None. `reached`: hosts with a connection;
         `states`: the last report of each host."""
         reached = reached | {self.name}
@@ -83,11 +98,14 @@ class Leader:
         stop = [state.stop for state in states.values() if state.stop]
         if stop and not self.record.stopped:
             return StopNoted(stop[0])
-        return getattr(self, "in_%s" % phase[0])(now, reached, states)
+        step = getattr(self, "in_%s" % phase[0])  # type: Callable[..., RecordLine | None]
+        return step(now, reached, states)
 
     # -- an attempt runs --
 
-    def in_watch(self, now, reached, states: "dict[str, HostReport]"):
+    def in_watch(
+        self, now: float, reached: "set[str]", states: "dict[str, HostReport]"
+    ) -> "RecordLine | None":
         """Return the line that ends the attempt when its hosts have reported or are lost."""
         record, lease = self.record, self.restart_plan.lease
         parts = {host: state.over for host, state in states.items() if state.over}
@@ -114,7 +132,9 @@ class Leader:
             return self.end_attempt(parts, reached, now)
         return None
 
-    def in_success(self, now, awaited, reports):
+    def in_success(
+        self, now: float, awaited: "set[str]", reports: "list[PartOver]"
+    ) -> "RunEnded | None":
         """Return the end of the run when no host copies its last checkpoint any more. `awaited`:
         hosts that have not ended their part."""
         if reports and self.first_report is None:
@@ -122,7 +142,9 @@ class Leader:
         is_late = self.first_report is not None and now - self.first_report > BEGIN
         return RunEnded("done", True) if is_late or not awaited else None
 
-    def end_attempt(self, parts: "dict[str, PartOver]", reached, now):
+    def end_attempt(
+        self, parts: "dict[str, PartOver]", reached: "set[str]", now: float
+    ) -> "AttemptEnded":
         """Return the AttemptEnded line, from the reports of hosts that have ended their part."""
         reports = [parts[host] for host in self.names if host in parts]
         facts = max([[], *(report.facts for report in reports)], key=len)
@@ -145,7 +167,7 @@ class Leader:
             number, True, **end, lasted=lasted, complete=complete, number=last, away=away
         )
 
-    def path_test(self):
+    def path_test(self) -> "Callable[[str], bool]":
         """Return a function that tells whether a path is one of the attempt's checkpoints."""
         begins, plans = self.record.attempts[-1], self.restart_plan.host_plans
         orders = [plans[host].asked for host in begins.hosts if host in plans]
@@ -157,7 +179,9 @@ class Leader:
 
     # -- it has ended --
 
-    def in_clear(self, now, reached, states: "dict[str, HostReport]"):
+    def in_clear(
+        self, now: float, reached: "set[str]", states: "dict[str, HostReport]"
+    ) -> "RecordLine | None":
         """Return the line that begins the next attempt or ends the run; None while hosts clear."""
         record, ending = self.record, self.record.endings[-1]
         if self.queues_again():
@@ -212,7 +236,9 @@ class Leader:
             away="" if newest else record.complete,
         )
 
-    def why_no_restart(self, newest, skips, reliable):
+    def why_no_restart(
+        self, newest: "CheckpointLayout | None", skips: "SkippedCheckpoints", reliable: "set[str]"
+    ) -> str:
         """Return why no further attempt would help, "" if one may."""
         record, ending = self.record, self.record.endings[-1]
         if len(record.in_vain()) > len(self.names):
@@ -223,7 +249,7 @@ class Leader:
         restarts = self.restart_plan.restarts
         return restart_policy.why_no_restart(ending, errors[-2:], record.used(), restarts)
 
-    def is_fenced(self, now, cleared):
+    def is_fenced(self, now: float, cleared: "Iterable[str]") -> bool:
         """Return whether every silent host of the attempt must have ended its ranks by now."""
         record, lease = self.record, self.restart_plan.lease
         for host in set(record.hosts) - set(cleared):
@@ -234,16 +260,19 @@ class Leader:
                 return False
         return True
 
-    def is_last_away(self, newest, skips):
+    def is_last_away(self, newest: "CheckpointLayout | None", skips: "SkippedCheckpoints") -> bool:
         """Return whether no host that is reached has the last checkpoint that was complete: a copy
         of the one from which the attempt began is no substitute."""
         record = self.record
         if not record.complete or (record.order and skips.has(record.order)):
             return False
-        is_older = newest and newest.order[1] == LAID_OUT and newest.order < record.order
-        return not newest or is_older
+        if newest is None:
+            return True
+        return newest.order[1] == LAID_OUT and newest.order < record.order
 
-    def wait_for_checkpoint(self, now, reached):
+    def wait_for_checkpoint(
+        self, now: float, reached: "set[str]"
+    ) -> "RunEnded | Literal[True] | None":
         """Choose the checkpoint to begin with. Return None while a lost host may have it, True to
         begin without one, or the end of the run."""
         if self.restart_plan.without == "begin":
@@ -260,7 +289,7 @@ class Leader:
             return None
         return RunEnded("no host that is reached has %s (--without-checkpoint)" % name, False)
 
-    def choose_hosts(self, usable):
+    def choose_hosts(self, usable: "set[str]") -> "list[str]":
         first_hosts, least = self.record.attempts[0].hosts, self.restart_plan.least
         return restart_policy.choose_next_hosts(
             self.record.hosts, self.names, usable, least, len(first_hosts)
@@ -268,7 +297,9 @@ class Leader:
 
     # -- it waits for CPUs --
 
-    def in_queue(self, now, reached, states: "dict[str, HostReport]"):
+    def in_queue(
+        self, now: float, reached: "set[str]", states: "dict[str, HostReport]"
+    ) -> "RecordLine | None":
         """Return the line that begins an attempt when the run has its CPUs on enough hosts.
 
         It takes the first hosts on which it is the next one and that are free, once they are
@@ -295,24 +326,26 @@ class Leader:
         self.waits = self.describe_place(using, states, lacking)
         return None
 
-    def find_usable_places(self, reached, states: "dict[str, HostReport]"):
+    def find_usable_places(
+        self, reached: "set[str]", states: "dict[str, HostReport]"
+    ) -> "dict[str, QueuePlace]":
         """Return {host: QueuePlace} of those that can take part in the next attempt."""
         there = [host for host in self.names if host in reached & set(states)]
         there = [host for host in there if self.has_cleared(host, states)]
         places = {host: states[host].place for host in there if host not in self.record.weak()}
         return {host: place for host, place in places.items() if place and not place.lacks}
 
-    def has_cleared(self, host, states: "dict[str, HostReport]"):
+    def has_cleared(self, host: str, states: "dict[str, HostReport]") -> bool:
         last, cleared = self.record.cleared(), states[host].cleared if host in states else None
         return not last or (cleared is not None and cleared.attempt == last)
 
-    def count_lacking(self, hosts):
+    def count_lacking(self, hosts: "Iterable[str]") -> int:
         """Return how many hosts are missing for an attempt on these hosts: all spares take part."""
         spares = set(self.names) - set(self.restart_plan.first)
         enough = len(self.restart_plan.ranks) - len(set(hosts) - spares)
         return max(0, enough) + len(spares - set(hosts))
 
-    def choose_queued(self, free):
+    def choose_queued(self, free: "list[str]") -> "list[str]":
         """Return the spares, and as many of the free hosts as the run needs: those that it claims
         already, as long as they are free."""
         first = [host for host in self.restart_plan.first if host in free]
@@ -321,12 +354,14 @@ class Leader:
             self.claiming = first[:count]
         return self.claiming + [host for host in free if host not in self.restart_plan.first]
 
-    def begin_queued(self, hosts):
+    def begin_queued(self, hosts: "list[str]") -> "AttemptBegins":
         record = self.record
         why = record.endings[-1].why if record.endings else ""
         return AttemptBegins(record.number + 1, hosts, why=why)
 
-    def describe_place(self, using, states: "dict[str, HostReport]", lacking):
+    def describe_place(
+        self, using: "list[str]", states: "dict[str, HostReport]", lacking: int
+    ) -> str:
         rows = ["%s of %s" % (run.run, run.owner) for run in self.before]
         more = " and %d more" % (len(rows) - SHOWN) if len(rows) > SHOWN else ""
         places = {host: state.place for host, state in states.items() if state.place}
@@ -343,7 +378,7 @@ class Leader:
             texts.append("%d of its hosts cannot be used" % lacking)
         return "; ".join(filter(None, texts))
 
-    def queues_again(self):
+    def queues_again(self) -> bool:
         """Return whether a queued run whose ranks have not started goes on to its other hosts."""
         record, plan = self.record, self.restart_plan
         if not plan.queued or record.stopped or len(record.in_vain()) != len(record.endings):
@@ -353,7 +388,9 @@ class Leader:
 
     # -- it begins --
 
-    def in_begin(self, now, reached, states: "dict[str, HostReport]"):
+    def in_begin(
+        self, now: float, reached: "set[str]", states: "dict[str, HostReport]"
+    ) -> "RecordLine | None":
         """Return AttemptRuns when all hosts are ready, AttemptEnded if one cannot begin."""
         record = self.record
         for host in record.hosts:
@@ -369,17 +406,17 @@ class Leader:
             return self.in_vain(unready[0], "it was not ready after %d s" % BEGIN)
         return None
 
-    def in_vain(self, host, why):
+    def in_vain(self, host: str, why: str) -> "AttemptEnded":
         end = restart_policy.make_ending(True, "%s: %s" % (host, why), lost=[host])
         return AttemptEnded(self.record.number, False, **end, lasted=0.0, complete="")
 
-    def find_port(self, states: "dict[str, HostReport]", host):
+    def find_port(self, states: "dict[str, HostReport]", host: str) -> "int | None":
         ready = states[host].ready if host in states else None
         return ready.port if ready and ready.attempt == self.record.number else None
 
     # -- what the hosts are to do --
 
-    def orders(self, states: "dict[str, HostReport]"):
+    def orders(self, states: "dict[str, HostReport]") -> "dict[str, KeeperOrder]":
         """Return {host: KeeperOrder}, as the record requires it."""
         record = self.record
         number, clear, end = record.number, record.cleared(), record.end
@@ -387,16 +424,18 @@ class Leader:
             host: KeeperOrder(number, clear, end, queue=self.order_cpus(host))
             for host in self.names
         }
-        if record.phase() == "begin":
+        phase = record.phase()
+        port = self.find_port(states, record.hosts[0]) if phase == "watch" else None
+        if phase == "begin":
             for begin in self.begins(states):
                 orders[begin.asked.host].begin = begin
-        elif record.phase() == "watch" and self.find_port(states, record.hosts[0]) is not None:
+        elif port is not None:
             address = self.restart_plan.find_plans(record.hosts)[0].address
             for host in record.hosts:
-                orders[host].hub = address, self.find_port(states, record.hosts[0])
+                orders[host].hub = address, port
         return orders
 
-    def order_cpus(self, host):
+    def order_cpus(self, host: str) -> str:
         """Return what a host of a queued run does for its CPUs. Those of an attempt, and spares,
         keep theirs until the run is over: they may be in the next one."""
         record, plan = self.record, self.restart_plan
@@ -406,7 +445,7 @@ class Leader:
         kept = {name for line in record.attempts if line.attempt in ran for name in line.hosts}
         return CLAIMS if host in kept or host not in plan.first else LEFT
 
-    def begins(self, states: "dict[str, HostReport]"):
+    def begins(self, states: "dict[str, HostReport]") -> "Iterator[BeginPart]":
         """Yield the BeginPart of each host of the attempt that begins."""
         line, plans = self.record.attempts[-1], self.restart_plan.host_plans
         cleared = {host: state.cleared for host, state in states.items() if state.cleared}
@@ -429,7 +468,7 @@ class Leader:
             yield BeginPart(order, layout if is_first else None, tidies)
             laid_folders.add(work)  # of hosts that share the folder, only the first lays out
 
-    def make_returned_order(self, name):
+    def make_returned_order(self, name: str) -> "StartOrder | None":
         """Return a StartOrder for the keeper of a host that was away, None if the run lacks it."""
         if name not in self.restart_plan.host_plans:
             return None

@@ -17,7 +17,7 @@ HEAD = 16  # bytes of struct unix_diag_msg
 NAME, UID = 0, 7  # attributes of an answer
 
 
-def list_names():
+def list_names() -> "list[tuple[str, int | None]]":
     """Yield (name, uid of its owner); uid None: the kernel does not tell."""
     try:
         asked = REQUEST.pack(socket.AF_UNIX, 0xFFFFFFFF, SHOW_NAME | SHOW_UID)
@@ -29,7 +29,7 @@ def list_names():
     return [(name, uid) for name, uid in names if name]
 
 
-def read_name(data):
+def read_name(data: bytes) -> "tuple[str, int | None]":
     """Return (name, uid) of a socket; "" for one without an abstract name."""
     values = dict(socket_table.split_attributes(data, HEAD))
     name, uid = values.get(NAME, b""), values.get(UID, b"")

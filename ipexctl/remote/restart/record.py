@@ -18,7 +18,7 @@ from ipexctl.remote.restart import restart_policy
 
 
 class RestartRecord:
-    def __init__(self, hosts):
+    def __init__(self, hosts: "list[str]") -> None:
         """Begin with the first attempt, which runs on these hosts already; [] if it is queued."""
         self.lines = []  # type: list[RecordLine]
         self.term, self.leader = 0, ""
@@ -33,7 +33,7 @@ class RestartRecord:
         if hosts:
             self.fold(AttemptBegins(1, list(hosts)))
 
-    def add(self, line: RecordLine, term):
+    def add(self, line: RecordLine, term: int) -> None:
         """Add a line, unless it is from an earlier leader or the record has ended."""
         if isinstance(line, Leads):
             if term > self.term:
@@ -41,7 +41,7 @@ class RestartRecord:
         elif term == self.term and self.end is None and self.is_next(line):
             self.fold(line)
 
-    def is_next(self, line: RecordLine):
+    def is_next(self, line: RecordLine) -> bool:
         if isinstance(line, AttemptBegins):
             return self.phase() in ("queue", "clear") and line.attempt == self.number + 1
         if isinstance(line, AttemptRuns):
@@ -52,7 +52,7 @@ class RestartRecord:
             return self.phase() == "watch" and self.succeeded < line.succeeded == self.number
         return not (isinstance(line, StopNoted) and self.stopped)
 
-    def fold(self, line: RecordLine):
+    def fold(self, line: RecordLine) -> None:
         """Append a line, and update the state that follows from the lines."""
         self.lines.append(line)
         if isinstance(line, AttemptBegins):
@@ -73,34 +73,34 @@ class RestartRecord:
             self.end = line
 
     @property
-    def number(self):
+    def number(self) -> int:
         """Return the number of the last attempt; 0 while the run is queued."""
         return self.attempts[-1].attempt if self.attempts else 0
 
     @property
-    def hosts(self):
+    def hosts(self) -> "list[str]":
         return self.attempts[-1].hosts
 
-    def phase(self):
+    def phase(self) -> str:
         if not self.attempts:
             return "queue"
         if len(self.endings) == len(self.attempts):
             return "clear"
         return "watch" if self.running == self.number else "begin"
 
-    def cleared(self):
+    def cleared(self) -> int:
         """Return the number of the last attempt that has ended: no host may have ranks of it."""
         return self.endings[-1].ended if self.endings else 0
 
-    def used(self):
+    def used(self) -> int:
         """Return the number of restarts whose ranks started: they count for --restarts."""
         return sum(ending.ran for ending in self.endings[1:])
 
-    def in_vain(self):
+    def in_vain(self) -> "list[AttemptEnded]":
         """Return the ends of the last attempts in a row whose ranks did not start."""
         return list(itertools.takewhile(lambda ending: not ending.ran, reversed(self.endings)))
 
-    def skips(self):
+    def skips(self) -> "SkippedCheckpoints":
         """Return the SkippedCheckpoints: those from which an attempt failed at once, unless the one
         before it failed with the same error after it had trained."""
         skips, failed_at_once = SkippedCheckpoints(), False
@@ -119,6 +119,6 @@ class RestartRecord:
                 )
         return skips
 
-    def weak(self):
+    def weak(self) -> "set[str]":
         """Return the hosts that could not begin one of the attempts in `in_vain`."""
         return {host for ending in self.in_vain() for host in ending.lost}

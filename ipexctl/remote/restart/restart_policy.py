@@ -8,6 +8,14 @@ from ipexctl.common.described_ends import describe_program_end
 from ipexctl.remote.checkpoints.checkpoint_rules import find_member
 from ipexctl.remote.hub.judge import is_rank_failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Container, Iterable
+    from typing import Any
+
+    Fact = dict[str, Any]
+    Ending = dict[str, Any]  # fields of AttemptEnded
+
 AT_ONCE = 60.0  # seconds; a failure before that will probably repeat
 BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds to wait after 0, 1, ... such failures in a row
 STALLED = "--stall-action restart"
@@ -25,7 +33,11 @@ _RANK = re.compile(r"^\[rank\d+\]: ")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
-def classify_ending(facts, seconds, is_of_checkpoint=lambda path: False):
+def classify_ending(
+    facts: "list[Fact]",
+    seconds: float,
+    is_of_checkpoint: "Callable[[str], bool]" = lambda path: False,
+) -> "Ending":
     """Return how an attempt ended, as fields of AttemptEnded. `facts`: those that ended it, in
     order (remote/hub/judge.py); `is_of_checkpoint`: whether a path is one of a checkpoint."""
     for fact in facts:
@@ -51,16 +63,16 @@ def classify_ending(facts, seconds, is_of_checkpoint=lambda path: False):
     return make_ending(False, "how it ended is not known" if not facts else "it did not begin")
 
 
-def make_ending(again, why, error="", lost=()):
+def make_ending(again: bool, why: str, error: str = "", lost: "Iterable[str]" = ()) -> "Ending":
     return {"again": again, "why": why, "error": error, "lost": sorted(set(lost))}
 
 
-def describe_program(fact):
+def describe_program(fact: "Fact") -> str:
     """Say which program ended, and how: there is none of MPI in a run without it."""
     return "%s %s" % (fact.get("who"), describe_program_end(fact.get("code")))
 
 
-def of_rank(fact, seconds, is_of_checkpoint):
+def of_rank(fact: "Fact", seconds: float, is_of_checkpoint: "Callable[[str], bool]") -> "Ending":
     """Return how a failed rank ended the attempt, and whether a restart can help."""
     end = fact["ended"]
     lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
@@ -79,7 +91,7 @@ def of_rank(fact, seconds, is_of_checkpoint):
     return make_ending(True, why, "" if killed else "%s %s" % (ending, _NUMBER.sub("0", error)))
 
 
-def failed_at_once(ending: AttemptEnded):
+def failed_at_once(ending: AttemptEnded) -> bool:
     """Return whether the script failed soon after it began, with no new checkpoint: perhaps it
     could not read the one from which it began."""
     is_error = ending.error and not ending.error.startswith(ASKED_TO_END)
@@ -87,11 +99,13 @@ def failed_at_once(ending: AttemptEnded):
     return bool(ending.ran and ending.again and is_error and is_soon and not ending.lost)
 
 
-def make_path_test(folders, patterns, checkpoint):
+def make_path_test(
+    folders: "Iterable[str]", patterns: "list[str]", checkpoint: str
+) -> "Callable[[str], bool]":
     """Return a function that tells whether a path is one of a checkpoint. `folders`: where ranks
     start on the hosts; `checkpoint`: from which the attempt began."""
 
-    def is_of_checkpoint(path):
+    def is_of_checkpoint(path: str) -> bool:
         for folder in folders:
             if path.startswith(folder + "/"):
                 path = path[len(folder) + 1 :]
@@ -103,7 +117,9 @@ def make_path_test(folders, patterns, checkpoint):
     return is_of_checkpoint
 
 
-def why_no_restart(end: AttemptEnded, errors, restarts, limit):
+def why_no_restart(
+    end: AttemptEnded, errors: "list[tuple[str, Any]]", restarts: int, limit: int
+) -> str:
     """Return why no attempt follows, "" if one does.
 
     `errors`: (error, newest checkpoint) of the last two attempts; `restarts`: the number so far.
@@ -117,7 +133,7 @@ def why_no_restart(end: AttemptEnded, errors, restarts, limit):
     return ""
 
 
-def restart_pause(endings: "list[AttemptEnded]"):
+def restart_pause(endings: "list[AttemptEnded]") -> float:
     """Return the seconds to wait before the next attempt: more after each attempt in a row that
     failed at once. An attempt that lost a host ends the row. `endings`: those of the record."""
     soon = 0
@@ -128,7 +144,9 @@ def restart_pause(endings: "list[AttemptEnded]"):
     return BACK_OFF[min(soon, len(BACK_OFF) - 1)]
 
 
-def choose_next_hosts(last_hosts, hosts, usable, least, most):
+def choose_next_hosts(
+    last_hosts: "list[str]", hosts: "list[str]", usable: "Container[str]", least: int, most: int
+) -> "list[str]":
     """Return the hosts of the next attempt, [] if they are too few. `last_hosts`: those before, in
     order; `hosts`: all, spares last; `usable`: those that answer; `most`: the number at first."""
     free = [name for name in hosts if name in usable and name not in last_hosts]

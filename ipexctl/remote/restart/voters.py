@@ -13,6 +13,7 @@ from ipexctl.common.keeper_messages import LogEntry, Vote
 from ipexctl.common.message import MYPY
 
 if MYPY:
+    from collections.abc import Callable
     from typing import Any
 
 inet_ntop = socket.inet_ntop
@@ -61,7 +62,14 @@ class Member(SyncObj):  # type: ignore[misc]
     """A voter. `send(name, message)` has to deliver a message to `take` of another member; `tick`
     has to be called a few times per second. `apply(line, term)` gets the agreed lines in order."""
 
-    def __init__(self, name, names, send, apply, returned=False):
+    def __init__(
+        self,
+        name: str,
+        names: "list[str]",
+        send: "Callable[[str, Vote], object]",
+        apply: "Callable[[dict[str, Any], int], object]",
+        returned: bool = False,
+    ) -> None:
         self.name, self.apply = name, apply
         self.returned = returned  # since then, no leader has sent entries
         self.links = Links(send)
@@ -86,12 +94,12 @@ class Member(SyncObj):  # type: ignore[misc]
         conf.raftMinTimeout, conf.raftMaxTimeout = SHORTEST, LONGEST
         conf.appendEntriesPeriod = BEATS
 
-    @replicated
-    def add(self, line, term):
+    @replicated  # type: ignore[untyped-decorator]  # pysyncobj has no types
+    def add(self, line: "dict[str, Any]", term: int) -> None:
         """Add a line to the record. `term`: that of the leader, maybe an earlier one."""
         self.apply(line, term)
 
-    def tick(self, connected):
+    def tick(self, connected: "set[str]") -> None:
         """Let Raft do what is due. `connected`: names of the members that are connected."""
         for name in connected - self.connected:
             self.links._onNodeConnected(self.nodes[name])
@@ -137,17 +145,17 @@ class Member(SyncObj):  # type: ignore[misc]
         number = self._methodToID[self._getFuncName("add")]
         return REGULAR + JsonCommands.dumps((number, (entry.line, entry.line_term)))
 
-    def follows(self):
+    def follows(self) -> bool:
         """Return whether another member leads and was heard from recently."""
         leads = self._getLeader()
         recent = time.monotonic() - self.heard_at < SHORTEST
         return leads is not None and leads.id in self.connected and recent
 
-    def leads(self):
-        return self._isLeader()
+    def leads(self) -> bool:
+        return bool(self._isLeader())
 
-    def term(self):
-        return self._getTerm()
+    def term(self) -> int:
+        return int(self._getTerm())
 
 
 class Links(Transport):  # type: ignore[misc]
@@ -155,7 +163,7 @@ class Links(Transport):  # type: ignore[misc]
 
     ready = True
 
-    def __init__(self, send):
+    def __init__(self, send: "Callable[[str, Vote], object]") -> None:
         Transport.__init__(self, None, None, None)
         self.to = send
 
@@ -166,7 +174,7 @@ class Links(Transport):  # type: ignore[misc]
         numbers = {name: message[name] for name in FIELDS[kind]}
         self.to(node.id, Vote(kind, numbers, [read_entry(*entry) for entry in entries]))
 
-    def destroy(self):
+    def destroy(self) -> None:
         pass
 
 
