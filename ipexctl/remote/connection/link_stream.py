@@ -9,6 +9,13 @@ import json
 import struct
 from collections import deque
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Frame = tuple[int, int, bytes]  # kind, number, body
+
 HEAD = struct.Struct(">BQI")
 HELLO, MESSAGE, BEAT = 1, 2, 3
 LIMIT = 1 << 20  # bytes of one message
@@ -20,18 +27,18 @@ class BadRecord(Exception):
     """The other end violates this format, or is another process than before."""
 
 
-def pack_frame(kind, number=0, body=b""):
+def pack_frame(kind: int, number: int = 0, body: bytes = b"") -> bytes:
     return HEAD.pack(kind, number, len(body)) + body
 
 
-def encode_message(message):
+def encode_message(message: object) -> bytes:
     body = json.dumps(message).encode("ascii")
     if len(body) > LIMIT:
         raise ValueError("a message of %d bytes: the limit is %d" % (len(body), LIMIT))
     return body
 
 
-def decode_message(body):
+def decode_message(body: bytes) -> "Any":
     try:
         return json.loads(body.decode("ascii"))
     except (ValueError, RecursionError):
@@ -41,10 +48,10 @@ def decode_message(body):
 class RecordDecoder:
     """Split a stream of bytes, received in any pieces, into frames."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rest = bytearray()
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> "Iterator[Frame]":
         """Add received bytes and yield (kind, number, body) of each complete frame."""
         self.rest += data
         offset = 0
@@ -66,9 +73,9 @@ class RecordDecoder:
 class Stream:
     """The messages to and from one other host, over any number of connections."""
 
-    def __init__(self, token):
+    def __init__(self, token: bytes) -> None:
         self.token = token  # TOKEN bytes: tells this process from a restarted one
-        self.other = None  # the token of the other end
+        self.other: "bytes | None" = None  # the token of the other end
         self.last = 0  # number of the newest message sent
         # (number, frame): not yet written to this connection
         self.waiting = deque()  # type: deque[tuple[int, bytes]]
@@ -77,7 +84,7 @@ class Stream:
         self.size = 0  # bytes of both
         self.taken = 0  # number of the last message received
 
-    def put(self, body):
+    def put(self, body: bytes) -> bool:
         """Queue a message. Return False if too much waits already."""
         size = self.size + HEAD.size + len(body)
         if len(self.waiting) + len(self.written) >= MESSAGES or size > BYTES:
@@ -87,33 +94,33 @@ class Stream:
         self.waiting.append((self.last, pack_frame(MESSAGE, self.last, body)))
         return True
 
-    def pending(self):
+    def pending(self) -> bool:
         """Return whether something is not acknowledged."""
         return bool(self.waiting or self.written)
 
-    def clear(self):
+    def clear(self) -> None:
         self.waiting.clear()
         self.written.clear()
         self.size = 0
 
     # -- one connection --
 
-    def hello(self, name):
+    def hello(self, name: str) -> bytes:
         """Return the greeting. `name`: this host's name."""
         return pack_frame(HELLO, self.taken, self.token + name.encode("utf-8"))
 
-    def beat(self):
+    def beat(self) -> bytes:
         return pack_frame(BEAT, self.taken)
 
-    def check(self, token):
+    def check(self, token: bytes) -> None:
         """Raise BadRecord unless the other end is still the process of the last connection."""
         if not token or self.is_another(token):
             raise BadRecord("another process of that host")
 
-    def is_another(self, token):
+    def is_another(self, token: bytes) -> bool:
         return (self.other or token) != token
 
-    def resume(self, number, token):
+    def resume(self, number: int, token: bytes) -> None:
         """Begin a new connection, and queue again what the other end has not received."""
         self.check(token)
         self.waiting.extendleft(reversed(self.written))
@@ -124,9 +131,9 @@ class Stream:
         self.other = token
         self._drop_frames(self.waiting, number)
 
-    def next_bytes(self, limit):
+    def next_bytes(self, limit: int) -> bytes:
         """Return complete frames to write now, about `limit` bytes but at least one frame."""
-        frames = []
+        frames: "list[bytes]" = []
         size = 0
         while self.waiting and size < limit:
             frames.append(self.waiting[0][1])
@@ -134,16 +141,16 @@ class Stream:
             self.written.append(self.waiting.popleft())
         return b"".join(frames)
 
-    def take_acknowledgement(self, number):
+    def take_acknowledgement(self, number: int) -> None:
         if number > (self.written[-1][0] if self.written else self.last - len(self.waiting)):
             raise BadRecord("message %d acknowledged, which was not sent" % number)
         self._drop_frames(self.written, number)
 
-    def _drop_frames(self, frames, number):
+    def _drop_frames(self, frames: "deque[tuple[int, bytes]]", number: int) -> None:
         while frames and frames[0][0] <= number:
             self.size -= len(frames.popleft()[1])
 
-    def is_new(self, number):
+    def is_new(self, number: int) -> bool:
         """Return whether a received message is new; a repeated one is not."""
         if number > self.taken + 1:
             raise BadRecord("message %d after %d" % (number, self.taken))

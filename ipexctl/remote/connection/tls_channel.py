@@ -6,6 +6,13 @@ import time
 
 from ipexctl.remote.connection import link_stream
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import ssl
+    from collections.abc import Iterator
+
+    from ipexctl.remote.connection.link_thread import End
+
 CHUNK = 1 << 16
 PATIENCE = 5.0  # seconds for connecting, the handshake and the greeting together
 
@@ -21,7 +28,7 @@ class Vanished(Closed):
 class TlsChannel:
     """A connection. All methods are for the thread of the link."""
 
-    def __init__(self, sock, ssl_context, server):
+    def __init__(self, sock: "socket.socket", ssl_context: "ssl.SSLContext", server: bool) -> None:
         import ssl
 
         self.no_data = ssl.SSLWantReadError
@@ -37,18 +44,18 @@ class TlsChannel:
         self.connecting = False
         self.shaken = False
         self.closed = False
-        self.end = None  # set by the link: the host at the other end, once known
+        self.end: "End | None" = None  # set by the link: the host at the other end, once known
         self.last_read = 0.0
         self.events = 0
 
-    def check_connected(self):
+    def check_connected(self) -> None:
         """Called when the socket became writable: raise OSError if it is not connected."""
         error_code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error_code:
             raise OSError(error_code, os.strerror(error_code))
         self.connecting = False
 
-    def fill(self):
+    def fill(self) -> bool:
         """Read once from the socket; return whether something came."""
         try:
             data = self.sock.recv(CHUNK)
@@ -59,7 +66,7 @@ class TlsChannel:
         self.incoming.write(data)
         return True
 
-    def shake(self):
+    def shake(self) -> bool:
         """Continue the handshake; return whether it is complete."""
         try:
             self.tls.do_handshake()
@@ -68,7 +75,7 @@ class TlsChannel:
         self.shaken = True
         return True
 
-    def frames(self):
+    def frames(self) -> "Iterator[link_stream.Frame]":
         """Yield the frames that have been received completely. Raise Closed."""
         while True:
             try:
@@ -82,7 +89,7 @@ class TlsChannel:
             if not self.incoming.pending and not self.tls.pending():
                 return  # another read, only to get SSLWantRead, costs ten times as much
 
-    def flush(self):
+    def flush(self) -> None:
         """Write as much to the kernel as it accepts."""
         if not self.unsent and not self.outgoing.pending:
             return
@@ -95,7 +102,7 @@ class TlsChannel:
             raise Closed(str(e)) from None
         self.unsent = data[size:]
 
-    def close(self):
+    def close(self) -> None:
         """Say goodbye, as far as the kernel accepts it, without waiting for the other end's."""
         if not self.closed and self.shaken:
             for step in (self.tls.unwrap, self.flush):
