@@ -5,6 +5,14 @@ No I/O and no clock: `now` is given.
 
 from ipexctl.common import run_events
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    CutKey = tuple[str, str, tuple[str, ...]]  # what, its opposite, hosts
+    Cut = list[Any]  # what, seconds
+    SocketKey = tuple[str, int, str, int]
+
 QUIET = 10.0  # seconds without a message from a host before a note says so
 MOST_SENTENCES = 16  # sentences at a time
 RETRIES = 3  # retransmissions of the same bytes after which an address counts as not answering
@@ -13,36 +21,40 @@ MOST_ADDRESSES = 256  # in a report of one host
 
 
 class HostPaths:
-    def __init__(self, hosts):
+    def __init__(self, hosts: "list[tuple[str, str]]") -> None:
         """Begin with the planned addresses. `hosts`: (name, address) of each, the hub's first."""
         self.first = hosts[0][0]
         self.planned = hosts
-        self.own = {}  # host -> addresses of its ranks, by its last report
+        # host -> addresses of its ranks, by its last report
+        self.own = {}  # type: dict[str, list[str]]
         self.owners = {}  # type: dict[str, set[str]]  # hosts that have an address
         self.count_owners()
-        self.unanswered = {}  # host -> {address: since when}
-        self.quiet = {}  # host -> since when
-        self.reported = {}  # (what, its opposite, hosts) -> since when
+        # host -> {address: since when}
+        self.unanswered = {}  # type: dict[str, dict[str, float]]
+        self.quiet = {}  # type: dict[str, float]  # host -> since when
+        self.reported = {}  # type: dict[CutKey, float]  # since when
 
-    def take(self, host, addresses, peers, now):
+    def take(
+        self, host: str, addresses: "list[str]", peers: "list[tuple[str, float]]", now: float
+    ) -> None:
         self.own[host] = addresses
         self.count_owners()
         self.unanswered[host] = {address: now - seconds for address, seconds in peers}
 
-    def count_owners(self):
+    def count_owners(self) -> None:
         self.owners = {}
         reported = [(name, address) for name, listed in self.own.items() for address in listed]
         for name, address in self.planned + reported:
             self.owners.setdefault(address, set()).add(name)
 
-    def listen(self, host, silence, now):
+    def listen(self, host: str, silence: float, now: float) -> None:
         """Note the seconds since the hub received a message from the host."""
         if silence >= QUIET:
             self.quiet.setdefault(host, now - silence)
         else:
             self.quiet.pop(host, None)
 
-    def forget(self, host):
+    def forget(self, host: str) -> None:
         self.quiet.pop(host, None)
         self.unanswered.pop(host, None)
         self.own.pop(host, None)
@@ -51,9 +63,9 @@ class HostPaths:
         for key in [key for key in self.reported if host in key[2]]:
             del self.reported[key]  # the host is lost, so it will not be reached again
 
-    def cuts(self):
+    def cuts(self) -> "dict[CutKey, float]":
         """Return {(what, its opposite, hosts): since when} of hosts that are cut off."""
-        cuts = {}  # type: dict[tuple, float]
+        cuts = {}  # type: dict[CutKey, float]
         for host, since in self.quiet.items():
             pair = (self.first, host)
             cuts["%s hears nothing from %s" % pair, "%s hears %s again" % pair, pair] = since
@@ -71,11 +83,13 @@ class HostPaths:
                     cuts[key] = min(since, cuts.get(key, since))
         return dict(sorted(cuts.items())[:MOST_SENTENCES])
 
-    def news(self, now):
+    def news(self, now: float) -> "list[tuple[str, list[Cut]]]":
         """Return a (text, current cuts) pair for each change; a cut is [what, seconds]."""
         cuts, old = self.cuts(), self.reported
         new = {key: min(since, old.get(key, since)) for key, since in cuts.items()}
-        current = [[sentence, round(now - since, 1)] for (sentence, _, _), since in new.items()]
+        current: "list[Cut]" = [
+            [sentence, round(now - since, 1)] for (sentence, _, _), since in new.items()
+        ]
         began = ["%s for %d s" % (key[0], now - new[key]) for key in new if key not in old]
         ended = ["%s after %d s" % (key[1], now - old[key]) for key in old if key not in new]
         self.reported = new
@@ -87,12 +101,13 @@ class UnansweredAddresses:
     process that is stopped does not look like that: its kernel answers.
     """
 
-    def __init__(self):
-        self.since = {}  # key of a socket -> when it was first seen to retransmit
-        self.own = set()  # addresses of this host
-        self.told = set()
+    def __init__(self) -> None:
+        # when a socket was first seen to retransmit
+        self.since = {}  # type: dict[SocketKey, float]
+        self.own = set()  # type: set[str]  # addresses of this host
+        self.told = set()  # type: set[str]
 
-    def report(self, rows, now):
+    def report(self, rows: "list[tuple[SocketKey, int]]", now: float) -> "dict[str, Any] | None":
         """Return an event, or None if nothing changed. `rows`: (key, retries) of ranks' sockets."""
         self.since = {key: self.since.get(key, now) for key, retries in rows if retries}
         peers = {}  # type: dict[str, float]

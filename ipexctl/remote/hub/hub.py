@@ -15,6 +15,16 @@ from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.hub import host_paths, judge
 from ipexctl.remote.own_process import start_thread
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.common.run_orders import StartOrder
+    from ipexctl.remote.run.supervisor import Supervisor
+
+    Request = watch_orders.Said | run_events.Abandoned | None  # None: of a later version
+    Queued = tuple[str | None, Any]  # a host and its report, or None and a Request
+
 CUT = "the connection ended"
 LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events processed before orders and facts are sent
@@ -28,7 +38,7 @@ GONE = 2.0  # seconds until a host counts as lost once another sign says so
 ENDED = "the supervisor of the run was killed there, or the host shut down"
 
 
-def is_failure(event):
+def is_failure(event: "dict[str, Any]") -> bool:
     exit_state = event.get("ended")
     if isinstance(exit_state, dict):
         return judge.is_rank_failure(exit_state)
@@ -38,25 +48,26 @@ def is_failure(event):
 class Hub:
     """Processes the reports of all hosts one at a time; sends the resulting orders and facts."""
 
-    def __init__(self, supervisor, run):
+    def __init__(self, supervisor: "Supervisor", run: HubOrder) -> None:
         self.supervisor = supervisor
-        self.run: HubOrder = run
+        self.run = run
         self.name = run.hosts[0].host
         self.others = [row.host for row in run.hosts[1:]]
         self.judge = judge.Judge(run, time.monotonic())
         groups = {row.host: row.groups for row in run.hosts}
         self.checkpoints = publication.Publication([self.name] + self.others, groups)
-        self.inbox = queue.Queue()  # type: queue.Queue
-        self.link = None
+        self.inbox = queue.Queue()  # type: queue.Queue[Queued]
+        self.link = None  # type: hub_link.HubListener | None
         self.next_look = 0.0
-        self.doubts = {}  # host -> since when the watcher does not reach it, and why
+        # host -> since when the watcher does not reach it, and why
+        self.doubts = {}  # type: dict[str, tuple[float, str]]
         self.over_sent = False
-        self.over_since = None
+        self.over_since = None  # type: float | None
         self.hurried = False  # a stop was requested: do not wait for the last copies
-        self.swept = {}  # host -> processes that could not be killed
+        self.swept = {}  # type: dict[str, int]  # host -> processes that could not be killed
         self.all_swept = threading.Event()
 
-    def begin(self):
+    def begin(self) -> int:
         """Start the hub. Return the port on which the other hosts connect, 0 if there are none."""
         port = 0
         if self.others:
@@ -71,17 +82,17 @@ class Hub:
         start_thread(self.loop)
         return port
 
-    def report(self, event):
+    def report(self, event: "dict[str, Any]") -> None:
         self.inbox.put((self.name, event))
 
-    def take(self, host, event):
+    def take(self, host: str, event: "dict[str, Any]") -> None:
         self.inbox.put((host, event))
 
-    def ask(self, order):
+    def ask(self, order: "Request") -> None:
         """Queue a request of a command that watches the run, or the news that it has ended."""
         self.inbox.put((None, order))
 
-    def loop(self):
+    def loop(self) -> None:
         try:
             while True:
                 self.turn()
@@ -90,7 +101,7 @@ class Hub:
             self.publish([run_events.make_host_fact(self.name, run_events.Broken(bug))])
             self.tell_all(hub_orders.Stop(bug).document())
 
-    def turn(self):
+    def turn(self) -> None:
         """Process the events that have arrived, then send the resulting orders and facts."""
         events = self.collect_events()
         now = time.monotonic()
@@ -109,7 +120,7 @@ class Hub:
             self.checkpoints.begin(now)
         self.send_results(self.has_ended(now))
 
-    def has_ended(self, now):
+    def has_ended(self, now: float) -> bool:
         """Decide whether the run is over; after success, its last checkpoint is copied first."""
         copies = self.judge.is_success() and self.supervisor.plan.checkpoints
         if not (self.judge.over and copies) or self.hurried:
@@ -121,8 +132,8 @@ class Hub:
             self.checkpoints.end(copies, is_idle)
         return is_over
 
-    def collect_events(self):
-        events = []
+    def collect_events(self) -> "list[Queued]":
+        events = []  # type: list[Queued]
         try:
             events.append(self.inbox.get(timeout=LOOK))
             while len(events) < AT_ONCE:
@@ -131,7 +142,7 @@ class Hub:
             pass
         return events
 
-    def take_report(self, host, event, now):
+    def take_report(self, host: str, event: "dict[str, Any]", now: float) -> None:
         """Pass a host's event to the part that handles it: sweep, checkpoints or judge."""
         if event.get("event") == "swept":
             self.swept[host] = run_events.Swept.read(event).survivors
@@ -144,7 +155,7 @@ class Hub:
             self.hurried = self.hurried or event.get("event") == "stop"
             self.judge.take(host, event, now)
 
-    def take_checkpoint(self, host, event, now):
+    def take_checkpoint(self, host: str, event: "dict[str, Any]", now: float) -> None:
         """Pass a message about checkpoints on; an invalid one is noted, and the run continues."""
         try:
             message = copy_messages.read(event)
@@ -156,11 +167,11 @@ class Hub:
             text = "checkpoints: %s sent an invalid message (%s)" % (host, bug_document()["what"])
             self.publish([run_events.Noted(text).document()])
 
-    def count_swept(self):
+    def count_swept(self) -> None:
         if set(self.swept) | self.judge.lost >= set(self.others):
             self.all_swept.set()
 
-    def report_lost_peers(self, host, now):
+    def report_lost_peers(self, host: str, now: float) -> None:
         """Report hosts whose link is down as lost first: they may have caused this failure."""
         settled = self.judge.decided or self.judge.all_ended()
         if self.link is not None and not settled:
@@ -170,7 +181,7 @@ class Hub:
                     why = ENDED if self.link.absent(peer) else CUT
                     self.judge.record_lost_host(peer, why, now)
 
-    def take_request(self, order, now):
+    def take_request(self, order: "Request", now: float) -> None:
         """Handle a request of a watching command: to stop, to doubt a host, to give up."""
         if isinstance(order, watch_orders.Interrupt):
             self.hurried = True
@@ -182,7 +193,7 @@ class Hub:
         elif isinstance(order, run_events.Abandoned):
             self.judge.abandoned(order.why)
 
-    def look_at_hosts(self, now):
+    def look_at_hosts(self, now: float) -> None:
         """Report hosts as lost that are silent for the lease, gone, or doubted by the watcher."""
         if self.link is None or self.judge.over:
             return
@@ -202,7 +213,7 @@ class Hub:
                 else:
                     del self.doubts[host]  # only the watcher does not reach it
 
-    def send_results(self, is_over):
+    def send_results(self, is_over: bool) -> None:
         """Send the collected orders and facts; once the run is over, tell all hosts to stop."""
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
@@ -220,34 +231,34 @@ class Hub:
             self.tell_all(hub_orders.Stop(self.judge.over).document())
             self.count_swept()  # lost hosts will not report
 
-    def publish(self, facts):
+    def publish(self, facts: "list[dict[str, Any]]") -> None:
         """Record facts in the journal of every host, so that any of them can report the run."""
         self.supervisor.note_facts(facts)
         for host in self.others:
             self.send(host, hub_orders.Note(facts).document())
 
-    def send(self, host, order):
+    def send(self, host: str, order: "dict[str, Any]") -> None:
         if host == self.name:
             self.supervisor.inbox.put(order)
         elif self.link is not None:
             self.link.send(host, order)
 
-    def tell_all(self, order):
+    def tell_all(self, order: "dict[str, Any]") -> None:
         for host in [self.name] + self.others:
             self.send(host, order)
 
-    def starter_gone(self, why):
+    def starter_gone(self, why: str) -> None:
         if not (self.run.lives_on and self.judge.begun):
             self.ask(run_events.Abandoned(why))
 
-    def look_at_watcher(self, lease):
+    def look_at_watcher(self, lease: float) -> None:
         """End the run if the command that it depends on is silent for too long."""
         silence = time.monotonic() - self.supervisor.last_heard
         if silence > lease and not self.run.lives_on:
             self.supervisor.stopped = "no message from ipexctl for %.0f s" % silence
             self.ask(run_events.Abandoned(self.supervisor.stopped))
 
-    def finish(self, survivors):
+    def finish(self, survivors: int) -> "dict[str, int]":
         """Return the surviving processes of each host. `survivors`: those of this host."""
         if self.link is not None:
             self.all_swept.wait(STOP_WAIT)
@@ -260,31 +271,31 @@ class Hub:
 class HubSpoke:
     """The part of every other supervisor: it reports to the hub."""
 
-    def __init__(self, supervisor, order):
+    def __init__(self, supervisor: "Supervisor", order: "StartOrder") -> None:
         self.supervisor = supervisor
         self.hub = order.hub
         self.hub_is_known = False
         self.paths = host_paths.HostPaths([(supervisor.plan.host, ""), (self.hub, "")])
         self.link = hub_link.Spoke(supervisor.plan.host, self.hub, order.keys, supervisor.inbox.put)
 
-    def begin(self):
+    def begin(self) -> int:
         return 0
 
-    def ask(self, order):
+    def ask(self, order: "Request") -> None:
         if isinstance(order, watch_orders.HubAt) and not self.hub_is_known:
             self.hub_is_known = True
             address, port = order.hub
             self.link.connect(address, port)
 
-    def report(self, event):
+    def report(self, event: "dict[str, Any]") -> None:
         self.link.send(event)
 
-    def starter_gone(self, why):
+    def starter_gone(self, why: str) -> None:
         """Stop if the hub's address is still unknown: only the starting command can send it."""
         if not self.hub_is_known:
             self.supervisor.stop(why)
 
-    def look_at_watcher(self, lease):
+    def look_at_watcher(self, lease: float) -> None:
         """End this part of the run if its hub is lost."""
         now = time.monotonic()
         silence = now - self.link.heard(self.hub)
@@ -307,7 +318,7 @@ class HubSpoke:
             self.supervisor.note_facts([run_events.make_host_fact(host, run_events.HostLost(why))])
             self.supervisor.stop("%s was lost: %s" % (host, why))
 
-    def finish(self, survivors):
+    def finish(self, survivors: int) -> "dict[str, int]":
         self.link.send(run_events.Swept(survivors).document())
         start = time.monotonic()
         while not self.link.flush(0.05):  # the hub closes when it has heard all hosts

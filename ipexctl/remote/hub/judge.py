@@ -8,6 +8,10 @@ from ipexctl.common import hub_orders, run_events
 from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.hub import host_paths, mpi_launch, stall
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
 FAIL_GRACE = 3.0  # seconds after the first failure for the other ranks' last output
 LOST_GRACE = 1.0
 MPIRUN_GRACE = 2.0  # seconds for the ranks to end after mpirun
@@ -19,45 +23,46 @@ ENDED = "ended"  # why a run is stopped when nothing of it is left
 
 
 class Judge:
-    def __init__(self, run, now):
-        self.run: HubOrder = run
+    def __init__(self, run: HubOrder, now: float) -> None:
+        self.run = run
         self.hosts = [row.host for row in run.hosts]
         self.first = self.hosts[0]
         self.ranks = {row.host: set(row.ranks) for row in run.hosts}
         self.world = sum(len(ranks) for ranks in self.ranks.values())
         self.began = now
-        self.orders = []
-        self.facts = []
+        self.orders = []  # type: list[tuple[str, dict[str, Any]]]
+        self.facts = []  # type: list[dict[str, Any]]
         self.over = ""
-        self.deadline = None  # when the remaining processes are killed
+        self.deadline = None  # type: float | None  # when the remaining processes are killed
         self.begun = False  # all hosts were ready, and the ranks are started
-        self.ready = set()  # hosts that can start the run's programs
-        self.started = set()
-        self.ended = {}  # rank -> whether it succeeded
+        self.ready = set()  # type: set[str]  # hosts that can start the run's programs
+        self.started = set()  # type: set[int]
+        self.ended = {}  # type: dict[int, bool]  # rank -> whether it succeeded
         self.vanished = False  # a wrapper did, perhaps as mpirun was killed: a report will follow
         self.decided = False  # a fact has ended the run: a failure, or a request
         self.asked = False  # the ranks were told to end
-        self.lost = set()
+        self.lost = set()  # type: set[str]
         self.paths = host_paths.HostPaths([(row.host, row.address) for row in run.hosts])
         self.stall = stall.StallWatch(run.stall, set(self.hosts), now)
-        self.stop_at = None  # --stall-action stop
-        self.last_look = None  # (why, seconds) of a signal that waits for a look
-        self.code = None  # exit code of mpirun, once it has ended
-        self.gone = set()  # programs whose end is known
-        self.spawned = {}  # key -> host of that daemon
+        self.stop_at = None  # type: float | None  # --stall-action stop
+        # (why, seconds) of a signal that waits for a look
+        self.last_look = None  # type: tuple[str, float] | None
+        self.code = None  # type: int | None  # exit code of mpirun, once it has ended
+        self.gone = set()  # type: set[int | None]  # programs whose end is known
+        self.spawned = {}  # type: dict[int, str]  # key -> host of that daemon
 
     # -- what comes --
 
-    def take(self, host, event, now):
+    def take(self, host: str, event: "dict[str, Any]", now: float) -> None:
         if self.over or host in self.lost:
             return
         try:
-            event = run_events.read_run_event(event)
-            getattr(self, "on_%s" % event.event)(host, event, now)
+            message = run_events.read_run_event(event)
+            getattr(self, "on_%s" % message.event)(host, message, now)
         except Exception:  # the host has another version, or a bug
             self.record_lost_host(host, "the host sent an invalid message", now)
 
-    def tick(self, now):
+    def tick(self, now: float) -> None:
         """Do what is due: --timeout, stalls, cut connections, and the deadline for the end."""
         limit = self.run.timeout
         if limit and now - self.began > limit and not self.decided and not self.over:
@@ -76,17 +81,17 @@ class Judge:
         if is_late or (is_done and self.all_ended()):
             self.over = ENDED
 
-    def all_ended(self):
+    def all_ended(self) -> bool:
         return len(self.ended) == self.world
 
-    def is_success(self):
+    def is_success(self) -> bool:
         return self.all_ended() and all(self.ended.values())
 
-    def has_failed(self):
+    def has_failed(self) -> bool:
         """Return whether a rank has failed, or a host was lost: what it wrote may be cut."""
         return bool(self.lost) or not all(self.ended.values())
 
-    def ask_to_end(self, by, seconds, now):
+    def ask_to_end(self, by: str, seconds: float, now: float) -> None:
         """Handle Ctrl-C or `ipexctl stop`. A second request ends the run at once."""
         if self.over:
             return
@@ -96,7 +101,7 @@ class Judge:
         self.fact(run_events.EndAsked(by, seconds))
         self.ask_ranks(by, seconds, now)
 
-    def record_lost_host(self, host, why, now):
+    def record_lost_host(self, host: str, why: str, now: float) -> None:
         if host in self.lost or self.over:
             return
         self.lost.add(host)
@@ -104,14 +109,14 @@ class Judge:
         self.fact(run_events.HostLost(why), host)
         self.set_deadline(now + LOST_GRACE)
 
-    def broken(self, host, what):
+    def broken(self, host: str, what: str) -> None:
         """Stop the run because a host could not do its part."""
         if not self.over:
             self.lost.add(host)
             self.fact(run_events.Broken(what), host)
             self.over = what
 
-    def abandoned(self, why):
+    def abandoned(self, why: str) -> None:
         """Stop the run because the command that it depends on has ended."""
         if not self.over:
             self.fact(run_events.Abandoned(why), self.first)
@@ -119,13 +124,13 @@ class Judge:
 
     # -- events of hosts --
 
-    def on_ready(self, host, event: run_events.Ready, now):
+    def on_ready(self, host: str, event: run_events.Ready, now: float) -> None:
         if host not in self.ready:
             self.ready.add(host)
             if len(self.ready) == len(self.hosts) and not self.decided:
                 self.start()
 
-    def start(self):
+    def start(self) -> None:
         """Start the ranks. From here on, the run does not need the command that started it."""
         self.begun = True
         self.fact(run_events.Begun(self.run.shown))
@@ -137,7 +142,7 @@ class Judge:
             self.spawned[key] = host.host
             self.order(host.host, hub_orders.Spawn("daemon%d" % key, host.starter))
 
-    def on_launch(self, host, event: run_events.Launch, now):
+    def on_launch(self, host: str, event: run_events.Launch, now: float) -> None:
         """Pass on a daemon that mpirun requests: only those of the plan, each on its own host."""
         key = event.key
         if self.decided:
@@ -153,12 +158,12 @@ class Judge:
         self.spawned[key] = target_host
         self.order(target_host, hub_orders.Spawn("daemon%d" % key, argv))
 
-    def on_unlaunch(self, host, event: run_events.Unlaunch, now):
+    def on_unlaunch(self, host: str, event: run_events.Unlaunch, now: float) -> None:
         """End a daemon, as mpirun has ended the program with which it requested it."""
         if event.key in self.spawned:
             self.order(self.spawned[event.key], hub_orders.Kill("daemon%d" % event.key))
 
-    def on_exited(self, host, event: run_events.Exited, now):
+    def on_exited(self, host: str, event: run_events.Exited, now: float) -> None:
         """Handle the end of mpirun or of a daemon; it is early if ranks are still running."""
         name, code, error = event.key, event.code, event.error
         key = None if name == "mpirun" else int(name[len("daemon") :])
@@ -179,7 +184,9 @@ class Judge:
                 )
             self.order(self.first, hub_orders.LaunchEnded(key, code))
 
-    def handle_program_end(self, program, host, code, error, deadline, asked=False):
+    def handle_program_end(
+        self, program: str, host: str, code: int, error: str, deadline: float, asked: bool = False
+    ) -> None:
         """Note an early end. `asked`: mpirun gave up, for a reason that will still be reported."""
         if self.all_ended() and not (self.vanished and by_signal(code)):
             return
@@ -187,13 +194,15 @@ class Judge:
         if not asked:  # 255: it ended on its own
             self.note_program(program, host, code, by_signal(code), error)
 
-    def note_program(self, program, host, code, killed, error):
+    def note_program(
+        self, program: str, host: str, code: "int | None", killed: bool, error: str
+    ) -> None:
         """Record the end of a program. `code` None: the exit code is not known."""
         alive = len(self.started - set(self.ended))
         ran = len(self.started)
         self.fact(run_events.ProgramEnded(program, code, killed, error[:4096], ran, alive), host)
 
-    def on_rank(self, host, event: run_events.Event, now):
+    def on_rank(self, host: str, event: run_events.Event, now: float) -> None:
         if isinstance(event, run_events.RankRefused):
             self.over = event.refused[:400]
             self.fact(run_events.RankRefused(self.over), host)
@@ -204,7 +213,7 @@ class Judge:
         elif isinstance(event, run_events.RankExited):
             self.handle_rank_end(host, event, now)
 
-    def handle_rank_end(self, host, event: run_events.RankExited, now):
+    def handle_rank_end(self, host: str, event: run_events.RankExited, now: float) -> None:
         """Record a rank's end. A failed rank's wrapper stays: MPI would end the others at once."""
         rank, exit_state = event.rank, event.ended
         succeeded = self.ended[rank] = exit_state.code == 0
@@ -223,30 +232,30 @@ class Judge:
         if not self.asked:  # else the deadline of the request holds
             self.set_deadline(now + FAIL_GRACE)
 
-    def on_unanswered(self, host, event: run_events.Unanswered, now):
+    def on_unanswered(self, host: str, event: run_events.Unanswered, now: float) -> None:
         """Note which addresses do not answer the host's ranks."""
         self.paths.take(host, event.own, event.peers, now)
 
-    def on_frozen(self, host, event: run_events.RankFrozen, now):
+    def on_frozen(self, host: str, event: run_events.RankFrozen, now: float) -> None:
         if event.rank not in self.ended and not self.decided:
             self.fact(event, host)
             self.deadline = now
 
-    def on_stop(self, host, event: run_events.StopAsked, now):
+    def on_stop(self, host: str, event: run_events.StopAsked, now: float) -> None:
         """Handle `ipexctl stop`, which asks every host; repeats only shorten the remaining time."""
         if self.asked:
             self.set_deadline(now + event.seconds)
         else:
             self.ask_to_end("%s (ipexctl stop)" % event.by, event.seconds, now)
 
-    def on_quiet(self, host, event: run_events.Quiet, now):
+    def on_quiet(self, host: str, event: run_events.Quiet, now: float) -> None:
         """Note for how long the host's ranks have made no progress; 0: they do again."""
         self.stall.heard(host, event.seconds, now)
 
-    def on_looked(self, host, event: run_events.LookDone, now):
+    def on_looked(self, host: str, event: run_events.LookDone, now: float) -> None:
         self.stall.take(host, event.number, event.computes)
 
-    def look_for_stall(self, now):
+    def look_for_stall(self, now: float) -> None:
         """Look for a stall; also send the signal that waits for the last look."""
         active, quiet = self.active(), self.stall.quiet(self.active(), now)
         if self.last_look:
@@ -273,25 +282,25 @@ class Judge:
             if self.run.stall_action != "note":
                 self.stop_at = now + stall.NOTED
 
-    def stalled(self, quiet):
+    def stalled(self, quiet: float) -> None:
         self.fact(run_events.Stalled(quiet, self.stall.number))
 
-    def look(self, wait, now):
+    def look(self, wait: float, now: float) -> None:
         looks = self.stall.order(now, wait)
         for host in self.active():
             self.order(host, hub_orders.Look(looks))
 
-    def active(self):
+    def active(self) -> "list[str]":
         """Return the hosts on which ranks run."""
         running = self.started - set(self.ended)
         return [host for host in self.hosts if host not in self.lost and self.ranks[host] & running]
 
     # -- what follows --
 
-    def set_deadline(self, deadline):
+    def set_deadline(self, deadline: float) -> None:
         self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
 
-    def ask_ranks(self, why, seconds, now):
+    def ask_ranks(self, why: str, seconds: float, now: float) -> None:
         """Ask the ranks to end; those of a stalled run are looked at first."""
         self.asked = True
         if self.stall.wants_last_look(self.active(), now):
@@ -300,7 +309,7 @@ class Judge:
         else:
             self.signal(why, now + seconds)
 
-    def signal(self, why, deadline):
+    def signal(self, why: str, deadline: float) -> None:
         self.asked = True
         for host in self.hosts:
             self.order(host, hub_orders.SignalRanks(2, why))
@@ -308,28 +317,28 @@ class Judge:
             deadline if self.started else self.began
         )  # else no rank has anything to save
 
-    def order(self, host, order: hub_orders.Order):
+    def order(self, host: str, order: hub_orders.Order) -> None:
         if host not in self.lost:
             self.orders.append((host, order.document()))
 
-    def fact(self, event: run_events.Event, host=None):
+    def fact(self, event: run_events.Event, host: "str | None" = None) -> None:
         """Record an event. `host`: the host that it is about."""
         fact = run_events.make_host_fact(host, event) if host else event.document()
         self.facts.append(fact)
         self.decided = self.decided or is_decisive(fact)
 
 
-def is_rank_failure(exit_state):
+def is_rank_failure(exit_state: "dict[str, object]") -> bool:
     """Return whether a rank with this end failed."""
     return exit_state["code"] != 0
 
 
-def by_signal(code):
+def by_signal(code: int) -> bool:
     """Return whether a signal ended an MPI program. A shell around it exits with 128 + signal."""
     return code < 0 or 128 < code < 128 + 65
 
 
-def is_decisive(fact):
+def is_decisive(fact: "dict[str, Any]") -> bool:
     """Return whether this fact ends the run, unless an earlier one has."""
     if fact.get("event") != "rank":
         return fact.get("event") not in ("note", "go", "stalled", "moving", "checkpoint")

@@ -9,6 +9,10 @@ import shlex
 
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+
 SHELL = ";&|<>()"
 
 
@@ -16,7 +20,7 @@ class NotOfThisRun(Exception):
     """mpirun requested something else; the message says what."""
 
 
-def read_launch(run: HubOrder, argv):
+def read_launch(run: HubOrder, argv: "list[str]") -> "tuple[HostOfRun, list[str]]":
     """Parse `HOST COMMAND`, as for ssh: return the host of the plan, and the command's words.
 
     Hydra: `-q -x -6 HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
@@ -38,7 +42,7 @@ def read_launch(run: HubOrder, argv):
     return target, [program] + list(of_host(run.mpi, target, arguments))
 
 
-def read_daemon_command(mpi: MpiNames, programs, words):
+def read_daemon_command(mpi: MpiNames, programs: str, words: "list[str]") -> "list[str]":
     """Return the daemon's name and arguments. `programs`: the first host's folder of programs."""
     tokens = split_line(" ".join(words))
     start = next((i for i, word in enumerate(tokens) if is_daemon(word, mpi, programs)), None)
@@ -49,7 +53,7 @@ def read_daemon_command(mpi: MpiNames, programs, words):
     return [command[0].rpartition("/")[2]] + command[1:]
 
 
-def split_line(line):
+def split_line(line: str) -> "list[str]":
     lexer = shlex.shlex(line, posix=True, punctuation_chars=SHELL)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -59,13 +63,13 @@ def split_line(line):
         raise NotOfThisRun("mpirun requested something that is not a launch: %s" % e) from None
 
 
-def is_daemon(word, mpi: MpiNames, programs):
+def is_daemon(word: str, mpi: MpiNames, programs: str) -> bool:
     folder, _, program = word.rpartition("/")
     is_in_place = folder.rstrip("/") == programs or not (folder or mpi.own_names)
     return program in mpi.daemons and is_in_place
 
 
-def of_host(mpi: MpiNames, target: HostOfRun, words):
+def of_host(mpi: MpiNames, target: HostOfRun, words: "list[str]") -> "Iterator[str]":
     """Return the arguments without node0's interface and settings, which differ on each host."""
     index = 0
     while index < len(words):
@@ -87,5 +91,5 @@ def of_host(mpi: MpiNames, target: HostOfRun, words):
             index += 1
 
 
-def replace_prefix(word, old, new):
+def replace_prefix(word: str, old: str, new: str) -> str:
     return new + word[len(old) :] if re.match(re.escape(old) + r"(/|$)", word) else word

@@ -12,27 +12,29 @@ FRESH = 5.0  # age in seconds up to which a look is recent enough for the end
 
 
 class StallWatch:
-    def __init__(self, limit, hosts, now):
+    def __init__(self, limit: float, hosts: "set[str]", now: float) -> None:
         self.limit = limit  # seconds, 0: never look
         self.hosts = hosts
-        self.quiet_at = {}  # host -> (seconds, when it said so)
+        # host -> (seconds, when it said so)
+        self.quiet_at = {}  # type: dict[str, tuple[float, float]]
         self.progress = now  # when the run last made progress: a rank started or ended
         self.number = 0  # of the last look
-        self.looked = {}  # host -> whether a rank there computes; of that look
-        self.began = None  # when it was ordered; None: it is complete
+        # host -> whether a rank there computes; of that look
+        self.looked = {}  # type: dict[str, bool]
+        self.began = None  # type: float | None  # when it was ordered; None: it is complete
         self.wait = LOOK_WAIT
         self.last = now - FRESH  # when the last complete look was ordered
         self.due = limit  # seconds without progress after which the next look comes
         self.stalled = False
 
-    def heard(self, host, seconds, now):
+    def heard(self, host: str, seconds: float, now: float) -> None:
         self.quiet_at[host] = (seconds, now)
 
-    def moved(self, now):
+    def moved(self, now: float) -> None:
         """Note that a rank started or ended, which counts as progress."""
         self.progress = now
 
-    def quiet(self, active, now):
+    def quiet(self, active: "list[str]", now: float) -> float:
         """Return the seconds without progress on any of these hosts."""
         silences = [now - self.progress]
         for host in active:
@@ -40,17 +42,17 @@ class StallWatch:
             silences.append(seconds + now - reported_at if seconds else 0.0)
         return min(silences) if active else 0.0
 
-    def order(self, now, wait):
+    def order(self, now: float, wait: float) -> int:
         """Begin a look; return its number."""
         self.number += 1
         self.looked, self.began, self.wait = {}, now, wait
         return self.number
 
-    def take(self, host, number, computes):
+    def take(self, host: str, number: int, computes: bool) -> None:
         if number == self.number and host in self.hosts:
             self.looked[host] = computes
 
-    def complete(self, active, now):
+    def complete(self, active: "list[str]", now: float) -> bool:
         """End the look when all hosts have answered or time is up; return True once per look."""
         if self.began is None:
             return False
@@ -59,14 +61,14 @@ class StallWatch:
         self.last, self.began = self.began, None
         return True
 
-    def computes(self):
+    def computes(self) -> bool:
         return any(self.looked.values())
 
-    def wants_last_look(self, active, now):
+    def wants_last_look(self, active: "list[str]", now: float) -> bool:
         """Return whether to look before the run ends: ranks are quiet, the last look is old."""
         return self.quiet(active, now) >= QUIET and now - self.last > FRESH and self.began is None
 
-    def news(self, active, now):
+    def news(self, active: "list[str]", now: float) -> str:
         """Return what to do or to report now: "look", "stalled", "moving" or ""."""
         quiet = self.quiet(active, now)
         if quiet < QUIET:
