@@ -13,6 +13,15 @@ import zipfile
 
 from ipexctl.common import checkpoint_names
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from typing import Any
+
+    FileInfo = tuple[int, int, int]  # size, mtime in ns, inode
+    Files = dict[str, FileInfo]
+    Members = dict[str, Files | None]  # None: it contains something else
+
 ZIPPED = (".pt", ".pth", ".bin", ".ckpt", ".pkl")  # what torch.save writes, under its usual names
 TENSORS = ".safetensors"
 LONGEST_HEADER = 100 << 20  # the limit of the safetensors library
@@ -20,11 +29,11 @@ DONE = ".done"
 SHARDS = re.compile(rb"__[0-9]+_[0-9]+\.distcp")
 
 
-def found_in(folder, patterns):
+def found_in(folder: str, patterns: "list[str]") -> "Members":
     """Return {name: {path below it, "" for a file: (size, mtime, inode)}} of each match, None as
     the value if a match contains something else. A match inside another one is a part of it."""
     top = os.path.realpath(folder)
-    names = set()
+    names = set()  # type: set[str]
     for pattern in patterns:
         for path in glob.iglob(os.path.join(glob.escape(top), pattern), recursive=True):
             path = os.path.normpath(path)
@@ -34,9 +43,9 @@ def found_in(folder, patterns):
     return {name: list_checkpoint_files(os.path.join(top, name)) for name in outer}
 
 
-def group_by_checkpoint(matches):
+def group_by_checkpoint(matches: "Members") -> "dict[str, Members]":
     """Return {key: {name: its files}} of what `found_in` returned."""
-    units = {}  # type: dict[str, dict]
+    units = {}  # type: dict[str, Members]
     for name, files in matches.items():
         if name.endswith(DONE):  # it says of another one that it is complete
             continue
@@ -45,7 +54,7 @@ def group_by_checkpoint(matches):
     return units
 
 
-def is_marked_done(top, members, files):
+def is_marked_done(top: str, members: "Members", files: "Files") -> bool:
     """Return whether a .done file in a checkpoint or beside it was written after its files."""
     marks = [name + DONE for name in members]
     marks += [os.path.join(name, DONE) for name in members if "" not in (members[name] or ())]
@@ -60,9 +69,9 @@ def is_marked_done(top, members, files):
     return False
 
 
-def files_of_checkpoint(members):
+def files_of_checkpoint(members: "Members") -> "Files | None":
     """Return {path: (size, mtime, inode)} of the names of a checkpoint; None as `found_in`."""
-    files = {}  # type: dict[str, tuple[int, int, int]]
+    files = {}  # type: Files
     for name, found in members.items():
         if found is None:
             return None
@@ -70,13 +79,13 @@ def files_of_checkpoint(members):
     return files
 
 
-def checkpoint_file_path(top, below):
+def checkpoint_file_path(top: str, below: str) -> str:
     """Return the place of a file of a checkpoint; "" is a checkpoint that is a file itself."""
     return os.path.join(top, below) if below else top
 
 
-def list_checkpoint_files(path):
-    files, todo = {}, [""]
+def list_checkpoint_files(path: str) -> "Files | None":
+    files, todo = {}, [""]  # type: Files, list[str]
     while todo:
         below = todo.pop()
         try:
@@ -93,17 +102,17 @@ def list_checkpoint_files(path):
     return files
 
 
-def last_change(files):
+def last_change(files: "Files | None") -> int:
     """Return when the last of the files was written, in ns."""
     return max([mtime for _, mtime, _ in (files or {}).values()] or [0])
 
 
-def stamp_of_files(files):
+def stamp_of_files(files: "Files") -> str:
     """Return a text that changes as soon as anything is written to the files."""
     return hashlib.sha256(repr(sorted(files.items())).encode("utf-8")).hexdigest()[:16]
 
 
-def why_checkpoint_unfinished(top, files):
+def why_checkpoint_unfinished(top: str, files: "Files | None") -> str:
     """Return why these files are not a finished checkpoint, as far as is known; "" if they are."""
     if files is None:
         return "something in it is not a file"
@@ -120,7 +129,7 @@ def why_checkpoint_unfinished(top, files):
     return ""
 
 
-def why_unfinished(path, size):
+def why_unfinished(path: str, size: int) -> str:
     if os.path.basename(path) == "trainer_state.json":
         read_json(path)
     elif path.endswith(TENSORS):
@@ -141,7 +150,7 @@ def why_unfinished(path, size):
     return ""
 
 
-def list_indexed_files(top, files):
+def list_indexed_files(top: str, files: "Iterable[str]") -> "list[str]":
     """Return the files that index files among these name, also on other hosts."""
     paths = set()  # type: set[str]
     for below in files:
@@ -157,6 +166,6 @@ def list_indexed_files(top, files):
     return sorted(paths)
 
 
-def read_json(path):
+def read_json(path: str) -> "Any":
     with open(path, "rb") as file:
         return json.loads(file.read().decode("utf-8"))

@@ -12,6 +12,10 @@ from ipexctl.common.checkpoint_names import kinds_of
 from ipexctl.common.checkpoint_reports import Manifest
 from ipexctl.common.copy_messages import PartFound
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Collection
+
 KEPT = 2  # complete checkpoints of a run
 LAID_OUT = 0  # the number of one from which an attempt began; those of its own are higher
 LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its size
@@ -24,14 +28,14 @@ ENDS = (
 )
 
 
-def matches_checkpoint_glob(name, pattern):
+def matches_checkpoint_glob(name: str, pattern: str) -> bool:
     """Match a name as glob does: ** is any number of folders, and only a dot in a pattern matches
     one in front of a name."""
     patterns = [part for part in pattern.split("/") if part not in ("", ".")]
     return match_parts(name.split("/"), patterns)
 
 
-def match_parts(names, patterns):
+def match_parts(names: "list[str]", patterns: "list[str]") -> bool:
     if not (names and patterns):
         return not names and set(patterns) <= {"**"}
     fits = patterns[0].startswith(".") or not names[0].startswith(".")
@@ -42,7 +46,12 @@ def match_parts(names, patterns):
     )
 
 
-def choose_copy_host(hosts, host, unfit=(), groups=None):
+def choose_copy_host(
+    hosts: "list[str]",
+    host: str,
+    unfit: "Collection[str]" = (),
+    groups: "dict[str, list[str]] | None" = None,
+) -> "str | None":
     """Choose the host that keeps a second copy of what this host writes: the next fit host, in
     another group if possible (a rack may lose its power). Return None if there is no other host."""
     start = hosts.index(host) + 1
@@ -50,13 +59,13 @@ def choose_copy_host(hosts, host, unfit=(), groups=None):
     groups_of = {name: set((groups or {}).get(name, ())) for name in hosts}
     shared = set.intersection(*groups_of.values())
 
-    def worth(name):
+    def worth(name: str) -> "tuple[bool, bool]":
         return name not in unfit, not groups_of[name] & groups_of[host] - shared
 
     return max(candidates, key=worth, default=None)
 
 
-def find_member(path, patterns):
+def find_member(path: str, patterns: "list[str]") -> str:
     """Return the name that the patterns match and that has this file, the shortest; else ""."""
     parts = path.split("/")
     names = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
@@ -64,7 +73,7 @@ def find_member(path, patterns):
     return next(matched, "")
 
 
-def list_missing_files(parts: "list[PartFound]"):
+def list_missing_files(parts: "list[PartFound]") -> "list[str]":
     """Return the files that the parts together need and lack."""
     names = {name for part in parts for name in part.names}
     needed = {name for part in parts for name in part.needs}
@@ -75,7 +84,7 @@ def list_missing_files(parts: "list[PartFound]"):
     return sorted(needed - names)
 
 
-def choose_kept(manifests: "dict[int, Manifest]"):
+def choose_kept(manifests: "dict[int, Manifest]") -> "set[int]":
     """Return the numbers of the complete checkpoints that stay: the last ones that have a step in
     their names, and the last ones of plain names."""
     kept = set()  # type: set[int]
@@ -87,5 +96,5 @@ def choose_kept(manifests: "dict[int, Manifest]"):
     return kept
 
 
-def has_room(free, total, size):
+def has_room(free: int, total: int, size: int) -> bool:
     return free - size >= max(LEAST_FREE, LEAST_SHARE * total)

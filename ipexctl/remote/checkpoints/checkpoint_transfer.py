@@ -21,24 +21,32 @@ from ipexctl.remote.checkpoints.copy_folder import (
 )
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+
+    from ipexctl.remote.checkpoints.checkpoint_files import Files
+    from ipexctl.remote.checkpoints.copy_folder import Part, Row
+    from ipexctl.remote.checkpoints.copy_requests import Giver
+
 ASIDES = 3  # attempts of which that stays
 
 
 class CheckpointCopies:
-    def __init__(self, runs, keys):
+    def __init__(self, runs: str, keys: "dict[str, str]") -> None:
         self.runs, self.keys = runs, keys
-        self.server = None
+        self.server = None  # type: blob_server.Server | None
 
-    def all(self, attempts):
+    def all(self, attempts: "dict[str, int]") -> "Iterator[tuple[str, str, CopyFolder]]":
         """Yield (run id, host, CopyFolder) of each copy folder. `attempts`: run id -> number."""
         for run_id in attempts:
             top = os.path.join(self.runs, run_id, "shelf")
             for name in sorted(names_in(top)):
                 yield run_id, name, CopyFolder(os.path.join(top, name))
 
-    def report(self, attempts, cleared):
+    def report(self, attempts: "dict[str, int]", cleared: int) -> "PartCleared":
         """Return the PartCleared of that attempt."""
-        checkpoints, unpublished = [], []
+        checkpoints, unpublished = [], []  # type: list[KeptCheckpoint], list[str]
         for run_id, name, copies in self.all(attempts):
             try:
                 report = copy_requests.report_checkpoint_copies(name, copies)
@@ -57,7 +65,7 @@ class CheckpointCopies:
         port = self.serve(attempts) if checkpoints and self.keys else 0
         return PartCleared(cleared, port, checkpoints, unpublished)
 
-    def serve(self, attempts):
+    def serve(self, attempts: "dict[str, int]") -> int:
         """Serve files to the other hosts of the run, which name them by their hashes."""
         if self.server is None:
             self.server = blob_server.Server(self.keys, {})
@@ -65,13 +73,17 @@ class CheckpointCopies:
         self.server.paths = FilesBySha([copies for _, _, copies in self.all(attempts)])
         return self.server.server_address[1]
 
-    def lay_out(self, order: StartOrder, layout: CheckpointLayout, attempts):
+    def lay_out(
+        self, order: StartOrder, layout: CheckpointLayout, attempts: "dict[str, int]"
+    ) -> "list[str]":
         """Put a checkpoint where the ranks start; return the paths of its files there. Raises
         Failure, OSError."""
-        rows, givers = {}, []  # type: dict[str, list], list[dict]
+        rows: "dict[str, Row]" = {}
+        givers: "list[Giver]" = []
         own_first = sorted(layout.parts, key=lambda part: part[0] != order.host)
         for _, sha, size, urls in own_first:
             giver, part = self.find_part_giver(order, sha, size, urls, attempts)
+            assert part is not None  # it was read already, or fetched and verified
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
@@ -81,7 +93,9 @@ class CheckpointCopies:
         )  # fmt: skip
         return sorted(rows)
 
-    def put_newer_aside(self, order: StartOrder, layout: "CheckpointLayout | None", began):
+    def put_newer_aside(
+        self, order: StartOrder, layout: "CheckpointLayout | None", began: float
+    ) -> None:
         """Move what the ranks wrote that is newer than the checkpoint, or no part of it, so that no
         rank mixes the two. `began`: the time before which files are not of this run."""
         moment = time.time() - layout.age if layout else began
@@ -99,7 +113,9 @@ class CheckpointCopies:
         for name in sorted(names_in(top))[:-ASIDES]:
             shutil.rmtree(os.path.join(top, name), ignore_errors=True)
 
-    def find_part_giver(self, order: StartOrder, sha, size, urls, attempts):
+    def find_part_giver(
+        self, order: StartOrder, sha: str, size: int, urls: "list[str]", attempts: "dict[str, int]"
+    ) -> "tuple[Giver, Part | None]":
         """Return (where to get a part's files, the part): this host, else the first URL."""
         for run_id, name, copies in self.all(attempts):
             if copies.has_part(sha):
@@ -117,15 +133,19 @@ class CheckpointCopies:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def keep_laid_out(self, order: StartOrder, layout: CheckpointLayout, paths):
+    def keep_laid_out(
+        self, order: StartOrder, layout: CheckpointLayout, paths: "list[str]"
+    ) -> None:
         """Keep a checkpoint that was laid out here as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
         name, work = layout.name, order.cwd
         copies = self.copy_folder_of(order)
         copies.make()
-        files = {}  # type: dict[str, tuple[int, int, int]]
+        files: "Files" = {}
         for path in paths:
-            for info in checkpoint_files.list_checkpoint_files(os.path.join(work, path)).values():
+            found = checkpoint_files.list_checkpoint_files(os.path.join(work, path))
+            assert found is not None  # it was laid out as a file
+            for info in found.values():
                 files[path] = info
         sha = copies.keep(work, files)
         size = sum(size for size, _, _ in files.values())
@@ -137,14 +157,14 @@ class CheckpointCopies:
         )  # fmt: skip
         copies.publish(manifest)
 
-    def copy_folder_of(self, order: StartOrder):
+    def copy_folder_of(self, order: StartOrder) -> "CopyFolder":
         return CopyFolder(os.path.join(self.runs, order.run_id, "shelf", order.host))
 
-    def release(self, order: StartOrder):
+    def release(self, order: StartOrder) -> None:
         """Withdraw that copy: two newer checkpoints are complete."""
         blobs.try_unlink(self.copy_folder_of(order).manifest_path(checkpoint_rules.LAID_OUT))
 
-    def remove_old_copies(self, attempts, first_needed):
+    def remove_old_copies(self, attempts: "dict[str, int]", first_needed: int) -> None:
         """Remove the copies of attempts before `first_needed`."""
         for run_id in (run_id for run_id, number in attempts.items() if number < first_needed):
             shutil.rmtree(os.path.join(self.runs, run_id, "shelf"), ignore_errors=True)

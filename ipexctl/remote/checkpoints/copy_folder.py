@@ -22,10 +22,22 @@ from ipexctl.remote.blobs import blob_download, blobs
 from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules
 from ipexctl.remote.failure import Failure
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ipexctl.remote.blobs.blobs import FileId
+    from ipexctl.remote.checkpoints.checkpoint_files import FileInfo, Files
+    from ipexctl.remote.main import Emitter
+
+    Row = list[Any]  # path, sha256, size, and more in messages
+    Part = dict[str, Any]  # name, files: its Rows
+
 ASIDE = ".ipexctl-aside"  # below the folder of the ranks
 
 
-def aside_folder(order: StartOrder):
+def aside_folder(order: StartOrder) -> str:
     """Return where what is newer than the checkpoint of an attempt is moved when it begins."""
     return os.path.join(order.cwd, ASIDE, order.run_id)
 
@@ -35,11 +47,11 @@ class Changed(Exception):
 
 
 class CopyFolder:
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self.folder = folder
         self.top = os.path.join(folder, "blobs", "sha256")
 
-    def make(self):
+    def make(self) -> None:
         parent, name = os.path.split(self.folder)
         root_folder.make_subfolder(os.path.dirname(parent), os.path.basename(parent), name)
         for names in (("blobs", "sha256"), ("blobs", "parts"), ("published",)):
@@ -47,13 +59,13 @@ class CopyFolder:
 
     # -- parts --
 
-    def has(self, sha, size):
+    def has(self, sha: str, size: int) -> bool:
         return blobs.has_blob(self.folder, sha, size)
 
-    def path(self, sha):
+    def path(self, sha: str) -> str:
         return blobs.path_of(self.folder, sha)
 
-    def part(self, sha):
+    def part(self, sha: str) -> "Part | None":
         """Return a part's {name, files: [[path below the folder of the ranks, sha256, size], ...]};
         None if absent."""
         try:
@@ -67,12 +79,12 @@ class CopyFolder:
         rows = [[place_below(part["name"], row[0])] + row[1:] for row in part["files"]]
         return dict(part, files=rows)
 
-    def has_part(self, sha):
+    def has_part(self, sha: str) -> bool:
         """Return whether the part and all of its files are here."""
         part = self.part(sha)
         return part is not None and all(self.has(file, size) for _, file, size in part["files"])
 
-    def keep(self, top, files):
+    def keep(self, top: str, files: "Files") -> str:
         """Copy these files of a checkpoint, {path below `top`: (size, mtime, inode)}; return the
         part's sha256. Raise Changed, Failure."""
         paths = {below: os.path.join(top, below) for below in sorted(files)}
@@ -81,18 +93,18 @@ class CopyFolder:
         rows = [[key, self.copy(path, files[key]), files[key][0]] for key, path in paths.items()]
         return self.add_part({"name": ".", "files": rows})
 
-    def copy(self, path, expected):
+    def copy(self, path: str, expected: "FileInfo") -> str:
         info = os.lstat(path)
         if (info.st_size, info.st_mtime_ns, info.st_ino) != expected:
             raise Changed
         return self.find_copied_hash(info) or self.take(path, blobs.stamp_of(info))
 
-    def find_copied_hash(self, info):
+    def find_copied_hash(self, info: "os.stat_result") -> str:
         """Return the sha256 of a file that has not changed since it was copied, else ""."""
         sha = blobs.hashes.get(blobs.stamp_of(info), "")
         return sha if sha and self.has(sha, info.st_size) else ""
 
-    def take(self, path, stamp):
+    def take(self, path: str, stamp: "FileId") -> str:
         """Copy a file into the blobs; return its sha256. Raise Changed if it changes meanwhile."""
         part = blobs.new_part(os.path.join(self.folder, "blobs", "parts"), "0" * 16)
         try:
@@ -108,7 +120,7 @@ class CopyFolder:
         blobs.hashes[stamp] = sha
         return sha
 
-    def add_part(self, document):
+    def add_part(self, document: "Part") -> str:
         """Write a part. When this returns, it is on the disk with all of its files."""
         text = json.dumps(document, sort_keys=True).encode("ascii")
         sha = hashlib.sha256(text).hexdigest()
@@ -117,22 +129,23 @@ class CopyFolder:
         self.sync_files(document["files"])
         return sha
 
-    def fetch(self, sha, size, keys, url):
+    def fetch(self, sha: str, size: int, keys: "dict[str, str]", url: str) -> None:
         """Copy a part and its files from another host; `size` is that of its list of files."""
         fetch_blob(self.folder, sha, size, keys, url)
         part = self.part(sha)
+        assert part is not None  # it was verified
         missing = {file: n for _, file, n in part["files"] if not self.has(file, n)}
         self.need_room(sum(missing.values()))
         for file in sorted(missing):
             fetch_blob(self.folder, file, missing[file], keys, url)
         self.sync_files(part["files"])
 
-    def sync_files(self, rows):
+    def sync_files(self, rows: "list[Row]") -> None:
         for folder in {os.path.dirname(self.path(file)) for _, file, _ in rows}:
             sync_folder(folder)
         sync_folder(self.top)
 
-    def need_room(self, size):
+    def need_room(self, size: int) -> None:
         disk = os.statvfs(self.folder)
         free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         if size and not checkpoint_rules.has_room(free, total, size):
@@ -141,15 +154,15 @@ class CopyFolder:
 
     # -- complete checkpoints --
 
-    def manifest_path(self, number):
+    def manifest_path(self, number: int) -> str:
         return os.path.join(self.folder, "published", "%06d.json" % number)
 
-    def publish(self, manifest: Manifest):
+    def publish(self, manifest: Manifest) -> None:
         document = dict(manifest.document(), time=time.time() - manifest.age)
         text = json.dumps(document, sort_keys=True).encode("ascii")
         write_atomic(self.manifest_path(manifest.number), text, mode=None, sync=True)
 
-    def read_manifests(self):
+    def read_manifests(self) -> "dict[int, Manifest]":
         """Return {number: Manifest}."""
         manifests, now = {}, time.time()
         for name in sorted(os.listdir(os.path.join(self.folder, "published"))):
@@ -159,7 +172,7 @@ class CopyFolder:
                 manifests[document["number"]] = Manifest.read(dict(document, age=age))
         return manifests
 
-    def remove_unneeded(self, pending):
+    def remove_unneeded(self, pending: "Iterable[str]") -> None:
         """Remove what neither a complete checkpoint that stays nor a part of `pending` needs."""
         manifests = self.read_manifests()
         kept_numbers = checkpoint_rules.choose_kept(manifests)
@@ -177,7 +190,7 @@ class CopyFolder:
                     blobs.try_unlink(os.path.join(folder, name))
 
 
-def place_below(name, path):
+def place_below(name: str, path: str) -> str:
     """Return where a file of a part belongs, below the folder of the ranks."""
     return os.path.normpath(os.path.join(name, path))
 
@@ -185,15 +198,17 @@ def place_below(name, path):
 class FilesBySha:
     """The files in these folders by content, as blob_server.py looks them up."""
 
-    def __init__(self, copy_folders):
+    def __init__(self, copy_folders: "list[CopyFolder]") -> None:
         self.copy_folders = copy_folders
 
-    def get(self, sha):
+    def get(self, sha: str) -> "str | None":
         paths = [folder.path(sha) for folder in self.copy_folders] if blobs.SHA.match(sha) else []
         return next(filter(os.path.isfile, paths), None)
 
 
-def fetch_blob(root, sha, size, keys, url, call=None):
+def fetch_blob(
+    root: str, sha: str, size: int, keys: "dict[str, str]", url: str, call: "Emitter | None" = None
+) -> None:
     """Fetch a file into ROOT/blobs if it is absent, and verify its hash. `call` gets events."""
     root_folder.make_subfolder(root, "blobs", "parts")
     with contextlib.closing(
@@ -203,5 +218,5 @@ def fetch_blob(root, sha, size, keys, url, call=None):
 
 
 class Silent:
-    def emit(self, event, body=b""):
+    def emit(self, event: "dict[str, Any]", body: bytes = b"") -> None:
         """Drop the event."""

@@ -15,12 +15,17 @@ from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.own_process import close_files, start_thread
 from ipexctl.remote.rank import rank_wrapper
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable
+    from typing import Any
+
 LIMIT = 1 << 18  # bytes of a message
 RESTARTER, WORKER = "ipexctl-copies", "ipexctl-copy"  # as `ps -o comm` shows them
 PAUSE = 2.0  # seconds before a killed worker is replaced
 
 
-def start_checkpoint_copier(order: StartOrder, run_folder):
+def start_checkpoint_copier(order: StartOrder, run_folder: str) -> "socket.socket | None":
     """Start the process; return the socket to it, None if the run copies no checkpoints."""
     if not order.checkpoints:
         return None
@@ -40,7 +45,7 @@ def start_checkpoint_copier(order: StartOrder, run_folder):
     return ours
 
 
-def keep_copier_running(order: StartOrder, folder, link):
+def keep_copier_running(order: StartOrder, folder: str, link: "socket.socket") -> None:
     """Start the worker, and again each time it is killed, for example for lack of memory."""
     # by name: hosts get it only for such a run (run/prepare_hosts.py)
     copy_worker = importlib.import_module("ipexctl.remote.checkpoints.copy_worker")
@@ -60,21 +65,25 @@ def keep_copier_running(order: StartOrder, folder, link):
         time.sleep(PAUSE)
 
 
-def send_packet(link, message, flags=0):
+def send_packet(link: "socket.socket", message: object, flags: int = 0) -> None:
     """Send a message as one packet, so that a killed process cannot leave half of one."""
     link.send(json.dumps(message).encode("ascii"), flags)
 
 
-def receive_packet(link):
+def receive_packet(link: "socket.socket") -> "dict[str, Any] | None":
     """Return the next message, None at the end."""
     data = link.recv(LIMIT)
     return json.loads(data.decode("ascii")) if data else None
 
 
-def forward_copier_events(link, report, is_over):
+def forward_copier_events(
+    link: "socket.socket",
+    report: "Callable[[dict[str, Any]], object]",
+    is_over: "Callable[[], bool]",
+) -> None:
     """Forward the copier's messages to the hub, until `is_over()`."""
 
-    def loop():
+    def loop() -> None:
         while True:
             message = receive_packet(link)
             if message is None:
@@ -86,9 +95,11 @@ def forward_copier_events(link, report, is_over):
     start_thread(loop)
 
 
-def tell_copier(link, message):
+def tell_copier(link: "socket.socket | None", message: object) -> None:
     """Send a message, or drop it if the buffer is full: the supervisor never waits."""
+    if link is None:
+        return  # no checkpoints are copied
     try:
         send_packet(link, message, socket.MSG_DONTWAIT)
-    except (OSError, AttributeError):
-        pass  # it has ended, or no checkpoints are copied
+    except OSError:
+        pass  # it has ended

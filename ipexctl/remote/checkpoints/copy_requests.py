@@ -14,11 +14,21 @@ from ipexctl.remote.checkpoints.copy_folder import CopyFolder, fetch_blob, place
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.run_files import run_folders
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ipexctl.remote.checkpoints.copy_folder import Part, Row
+    from ipexctl.remote.main import Call, Emitter
+
+    Giver = dict[str, str]  # run_id and shelf here, or url
+
 CHUNK = 1 << 20
 FRESH = ".resumed-"  # begins the name of a folder in which a checkpoint is laid out
 
 
-def op_list(call, root, run_id):
+def op_list(call: "Call", root: str, run_id: str) -> "dict[str, Any]":
     """{root, run_id} -> {shelves: [CopiesReport, ...]}: several where hosts share a home."""
     if root_folder.is_absent(root):
         return {"shelves": []}
@@ -30,7 +40,7 @@ def op_list(call, root, run_id):
     return {"shelves": [report.document() for report in reports]}
 
 
-def report_checkpoint_copies(name, copies) -> CopiesReport:
+def report_checkpoint_copies(name: str, copies: "CopyFolder") -> CopiesReport:
     """Report the complete and the pending checkpoints of a copy folder."""
     pending = os.path.join(copies.folder, "pending.json")
     now = time.time()
@@ -51,12 +61,12 @@ def report_checkpoint_copies(name, copies) -> CopiesReport:
     )
 
 
-def find_copy_folder(root, run_id, shelf):
+def find_copy_folder(root: str, run_id: str, shelf: str) -> "CopyFolder":
     top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
     return CopyFolder(run_folders.path_in_run_folder(top, shelf))
 
 
-def op_part(call, root, run_id, shelf, part):
+def op_part(call: "Call", root: str, run_id: str, shelf: str, part: str) -> "Part":
     """{root, run_id, shelf, part} -> {name, files: [[path, sha256, size], ...]}, below the folder
     of the ranks"""
     document = find_copy_folder(root, run_id, shelf).part(part)
@@ -65,7 +75,7 @@ def op_part(call, root, run_id, shelf, part):
     return document
 
 
-def op_read(call, root, run_id, shelf, sha256):
+def op_read(call: "Call", root: str, run_id: str, shelf: str, sha256: str) -> None:
     """{root, run_id, shelf, sha256} -> the bytes of a file, in frames."""
     try:
         with open(find_copy_folder(root, run_id, shelf).path(sha256), "rb") as file:
@@ -77,14 +87,27 @@ def op_read(call, root, run_id, shelf, sha256):
         ) from None
 
 
-def op_serve(call, root, run_id, shelf, wanted, keys):
+def op_serve(
+    call: "Call", root: str, run_id: str, shelf: str, wanted: "list[str]", keys: "dict[str, str]"
+) -> "dict[str, int]":
     """{root, run_id, shelf, wanted: [sha256, ...], keys} -> {port}, until the agent ends."""
     copies = find_copy_folder(root, run_id, shelf)
     paths = {sha: copies.path(sha) for sha in wanted}
     return {"port": blob_server.Server(keys, paths).begin()}
 
 
-def op_lay_out(call, root, work, name, patterns, files, keys, givers, members=(), aside=""):
+def op_lay_out(
+    call: "Emitter",
+    root: str,
+    work: str,
+    name: str,
+    patterns: "list[str]",
+    files: "list[Row]",
+    keys: "dict[str, str]",
+    givers: "list[Giver]",
+    members: "Sequence[str]" = (),
+    aside: str = "",
+) -> "dict[str, Any]":
     """{root, work, name, patterns, files: [[path below it, sha256, size, giver], ...], keys,
     givers: [{run_id, shelf} here, or {url}, ...]} -> {}: put a checkpoint where the ranks start.
 
@@ -95,11 +118,13 @@ def op_lay_out(call, root, work, name, patterns, files, keys, givers, members=()
     checkpoints of this run; without any, nothing that was sent with the project is replaced.
     """
     top = os.path.realpath(work)
-    rows = {}  # type: dict[str, list]
+    rows = {}  # type: dict[str, Row]
     for below, *row in files:
         rows.setdefault(place_below(name, below), row)
-    members = sort_out_members(top, members or [name], patterns, rows)
-    wrong = {m: paths for m, paths in members.items() if not is_laid_out(call, top, m, paths, rows)}
+    paths_of = sort_out_members(top, members or [name], patterns, rows)
+    wrong = {
+        m: paths for m, paths in paths_of.items() if not is_laid_out(call, top, m, paths, rows)
+    }
     for member in wrong:
         if os.path.lexists(os.path.join(top, member)) and not patterns:
             raise not_a_checkpoint(member, "it would replace what was sent with the project")
@@ -111,7 +136,9 @@ def op_lay_out(call, root, work, name, patterns, files, keys, givers, members=()
     return {}
 
 
-def sort_out_members(top, members, patterns, rows):
+def sort_out_members(
+    top: str, members: "Sequence[str]", patterns: "list[str]", rows: "dict[str, Row]"
+) -> "dict[str, list[str]]":
     """Return {member: paths of its files}. Raise Failure if it may not be laid out."""
     sorted_paths = {member: [] for member in members}  # type: dict[str, list[str]]
     for member in members:
@@ -135,7 +162,14 @@ def sort_out_members(top, members, patterns, rows):
     return {member: paths for member, paths in sorted_paths.items() if paths}
 
 
-def lay_out_members(call, root, top, wanted, source, aside):
+def lay_out_members(
+    call: "Emitter",
+    root: str,
+    top: str,
+    wanted: "tuple[dict[str, list[str]], dict[str, Row], int]",
+    source: "tuple[dict[str, str], list[Giver]]",
+    aside: str,
+) -> None:
     """Stage the files of all members, then put each member into its place."""
     (members, rows, size), (keys, givers) = wanted, source
     fresh = os.path.join(top, FRESH + os.urandom(8).hex())
@@ -162,17 +196,19 @@ def lay_out_members(call, root, top, wanted, source, aside):
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def put_aside(path, place):
+def put_aside(path: str, place: str) -> None:
     os.makedirs(os.path.dirname(place), exist_ok=True)
     os.rename(path, place)
 
 
-def not_a_checkpoint(name, why):
+def not_a_checkpoint(name: str, why: str) -> "Failure":
     what = "%s is not laid out as a checkpoint" % name
     return Failure(what, why, "--checkpoints GLOB   # one that matches it", slug="checkpoint-name")
 
 
-def is_laid_out(call, top, member, paths, rows):
+def is_laid_out(
+    call: "Emitter", top: str, member: str, paths: "list[str]", rows: "dict[str, Row]"
+) -> bool:
     """Return whether these files of a member are in their place, and no others."""
     present = checkpoint_files.list_checkpoint_files(os.path.join(top, member)) or {}
     sizes = {
@@ -184,7 +220,7 @@ def is_laid_out(call, top, member, paths, rows):
     return all(read_through(call, os.path.join(top, path)) == rows[path][0] for path in paths)
 
 
-def copy_kept(call, source, sha, path):
+def copy_kept(call: "Emitter", source: str, sha: str, path: str) -> None:
     """Copy a file of a checkpoint that this host holds, and verify its hash."""
     with open(path, "wb") as copy:
         digest = read_through(call, source, copy.write)
@@ -192,10 +228,10 @@ def copy_kept(call, source, sha, path):
         raise Failure("a file of the checkpoint is corrupt: %s" % source, slug="checkpoint-corrupt")
 
 
-def read_through(call, path, write=len):
+def read_through(call: "Emitter", path: str, write: "Callable[[bytes], object]" = len) -> str:
     """Return the file's sha256; `write` gets its bytes."""
 
-    def take(piece):
+    def take(piece: bytes) -> None:
         write(piece)
         call.emit({"event": "alive"})
 

@@ -41,6 +41,16 @@ from ipexctl.remote.checkpoints import (
 from ipexctl.remote.checkpoints.copy_folder import Changed, CopyFolder, FilesBySha, aside_folder
 from ipexctl.remote.failure import Failure, bug_document
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ipexctl.common.run_orders import StartOrder
+    from ipexctl.remote.checkpoints.checkpoint_files import Files, Members
+
+    WaitingRow = list[Any]  # name, step, bytes, when written, why it is not copied
+
 EVERY = 2.0  # seconds between two looks
 PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
 SO_MAX_PACING_RATE = 47
@@ -61,25 +71,26 @@ REWRITTEN = (
 class Worker:
     """Find and copy checkpoints. Files older than the ranks are not checkpoints of this run."""
 
-    def __init__(self, order, folder, link):
+    def __init__(self, order: "StartOrder", folder: str, link: "socket.socket") -> None:
         """Take a StartOrder, the folder of copies, and the socket to the supervisor."""
         self.host, self.keys = order.host, order.keys
         self.folder, self.patterns = order.cwd, order.checkpoints
         self.copies = CopyFolder(folder)
         self.link = link
-        self.before = {}  # key -> its stamp at the last look
-        self.told = {}  # key -> the stamp that the hub knows
-        self.sought = {}  # key -> looks until the hub is told that it is not here
-        self.waiting = {}  # key -> [name, step, bytes, when written, why it is not copied]
-        self.ready = []  # keys that were reported as finished, in that order
+        self.before = {}  # type: dict[str, str]  # key -> its stamp at the last look
+        self.told = {}  # type: dict[str, str]  # key -> the stamp that the hub knows
+        # key -> looks until the hub is told that it is not here
+        self.sought = {}  # type: dict[str, int]
+        self.waiting = {}  # type: dict[str, WaitingRow]  # by key
+        # keys that were reported as finished, in that order
+        self.ready = []  # type: list[str]
         self.written = b""  # the text of the file
-        self.pending = []  # parts of the checkpoint that is being copied
+        self.pending = []  # type: list[str]  # parts of the checkpoint that is being copied
         self.number = 0  # of that
-        self.noted = set()  # texts that the hub was told
+        self.noted = set()  # type: set[str]  # texts that the hub was told
         existing = checkpoint_files.found_in(self.folder, self.patterns)
-        self.old = checkpoint_files.files_of_checkpoint(
-            {name: files for name, files in existing.items() if files}
-        )
+        with_files: "Members" = {name: files for name, files in existing.items() if files}
+        self.old = checkpoint_files.files_of_checkpoint(with_files) or {}
         self.habits = writing_habits.WritingHabits(order.checkpoint_gap)
         units = checkpoint_files.group_by_checkpoint(existing)
         found = {key: checkpoint_files.files_of_checkpoint(units[key]) for key in units}
@@ -89,13 +100,13 @@ class Worker:
         self.done_lines = done_lines.DoneLines(os.path.dirname(os.path.dirname(folder)))
         self.aside = aside_folder(order)
 
-    def work(self):
+    def work(self) -> None:
         try:
             self.serve()
         except Exception:
             self.say(CopierNote(bug_document()["what"]))
 
-    def serve(self):
+    def serve(self) -> None:
         """Look for checkpoints every EVERY seconds and follow orders until the supervisor ends."""
         try:
             self.copies.make()
@@ -120,17 +131,17 @@ class Worker:
                     pass  # a file was removed meanwhile
                 due = time.monotonic() + EVERY
 
-    def say(self, message: CopierSaid):
+    def say(self, message: CopierSaid) -> None:
         copy_link.send_packet(self.link, message.document())
 
-    def listen(self):
+    def listen(self) -> int:
         server = blob_server.Server(self.keys, FilesBySha([self.copies]))
         server.socket.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, PACE)  # for accepted ones
         return server.begin()
 
     # -- looking --
 
-    def look(self):
+    def look(self) -> None:
         """Report checkpoints that are new or changed, and requested ones that are absent."""
         now, done_at = time.monotonic(), self.done_lines.read_time()
         written = self.find_written()
@@ -157,7 +168,7 @@ class Worker:
         self.write_pending()
         self.note_progress(now)
 
-    def find_written(self):
+    def find_written(self) -> "dict[str, tuple[Members, Files | None]]":
         """Return {key: (members, files)} of checkpoints of which the ranks have written a file,
         the one that was written last at the end."""
         matches = checkpoint_files.found_in(self.folder, self.patterns)
@@ -168,13 +179,15 @@ class Worker:
                 units[key] = members, files
         return dict(sorted(units.items(), key=lambda row: checkpoint_files.last_change(row[1][1])))
 
-    def fresh(self, files):
+    def fresh(self, files: "Files") -> "Files":
         """Return those that were not there before the ranks, or have changed since."""
         return {path: info for path, info in files.items() if self.old.get(path) != info}
 
-    def look_at(self, key, members, files, stamp, now):
+    def look_at(
+        self, key: str, members: "Members", files: "Files | None", stamp: str, now: float
+    ) -> None:
         """Report a checkpoint if it is finished; otherwise note why it is not copied yet."""
-        why, needs, found = WRITTEN, [], files or {}
+        why, needs, found = WRITTEN, [], files or {}  # type: str, list[str], Files
         if self.before.get(key) == stamp:
             why = checkpoint_files.why_checkpoint_unfinished(self.folder, files)
             why = why or self.habits.why_incomplete(key, now)
@@ -204,17 +217,17 @@ class Worker:
                 )
             )  # fmt: skip
 
-    def note_members(self, key, members):
+    def note_members(self, key: str, members: "Members") -> None:
         """Note once which plain names are one checkpoint."""
         if key == checkpoint_names.PLAIN and len(members) > 1:
             self.note(TOGETHER % list_names(members))
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         if text not in self.noted:
             self.noted.add(text)
             self.say(CopierNote(text))
 
-    def note_progress(self, now):
+    def note_progress(self, now: float) -> None:
         """Note once that what is written has not become complete for a minute, and what helps."""
         if not self.waiting or self.pending:
             self.progress = now
@@ -224,7 +237,7 @@ class Worker:
                 is_rewritten = why in (WRITTEN, NOT_COPIED)
                 self.note(REWRITTEN % label if is_rewritten else INCOMPLETE % (label, why))
 
-    def write_pending(self):
+    def write_pending(self) -> None:
         """Write the list of checkpoints that are not copied yet, if it has changed."""
         rows = sorted(self.waiting.values(), key=lambda row: row[0])
         text = json.dumps(rows).encode("ascii")
@@ -238,7 +251,7 @@ class Worker:
 
     # -- orders of the hub --
 
-    def obey(self, order: "CopyOrder | None"):
+    def obey(self, order: "CopyOrder | None") -> None:
         """Call the method that the order names; report a failure to the hub."""
         try:
             if order is not None:
@@ -249,21 +262,21 @@ class Worker:
             writer = order.of if isinstance(order, CopyPart) else None
             self.say(CopyFailed(self.number, in_words(e), writer))
 
-    def seek(self, order: SeekPart):
+    def seek(self, order: SeekPart) -> None:
         """Report this checkpoint again at a later look, or that it is absent."""
         self.told.pop(order.seek, None)
         self.sought[order.seek] = 3
 
-    def waits(self, order: NoteWait):
+    def waits(self, order: NoteWait) -> None:
         if order.waits in self.waiting:
             self.waiting[order.waits][-1] = order.why
 
-    def begin(self, number):
+    def begin(self, number: int) -> None:
         if number != self.number:
             self.number, self.pending = number, []
             self.copies.remove_unneeded([])
 
-    def keep(self, order: KeepPart):
+    def keep(self, order: KeepPart) -> None:
         """Copy this host's part of a checkpoint on its own disk."""
         self.begin(order.keep)
         members, found = self.find_written().get(order.name, ({}, {}))
@@ -278,7 +291,7 @@ class Worker:
         length = os.path.getsize(self.copies.path(sha))
         self.say(PartKept(self.number, sha, length, size))
 
-    def copy(self, order: CopyPart):
+    def copy(self, order: CopyPart) -> None:
         """Fetch a part from the host whose partner this host is."""
         self.begin(order.copy)
         part, url = order.part, peer_url(*order.at)
@@ -293,7 +306,7 @@ class Worker:
                 time.sleep(PAUSE)
         self.say(PartCopied(self.number, order.of))
 
-    def publish(self, order: WriteManifest):
+    def publish(self, order: WriteManifest) -> None:
         """Write the manifest of a complete checkpoint and remove older copies."""
         manifest = order.publish
         for host, part in manifest.parts.items():
@@ -311,15 +324,15 @@ class Worker:
             self.write_pending()
         self.say(ManifestWritten(manifest.number))
 
-    def withdraw(self, order: WithdrawManifest):
+    def withdraw(self, order: WithdrawManifest) -> None:
         blobs.try_unlink(self.copies.manifest_path(order.withdraw))
 
 
-def stamp_of(files):
+def stamp_of(files: "Files | None") -> str:
     return checkpoint_files.stamp_of_files(files or {})
 
 
-def list_names(names):
+def list_names(names: "Iterable[str]") -> str:
     """Return the first names of a checkpoint, for a note."""
     shown = sorted(names)
     more = [] if len(shown) <= 4 else ["%d more" % (len(shown) - 3)]
@@ -327,7 +340,7 @@ def list_names(names):
     return "%s and %s" % (", ".join(words[:-1]), words[-1])
 
 
-def in_words(e):
+def in_words(e: Exception) -> str:
     if isinstance(e, Failure):
         return e.what + (" (%s)" % e.why if e.why else "")
     return e.strerror or str(e) if isinstance(e, OSError) else str(e)

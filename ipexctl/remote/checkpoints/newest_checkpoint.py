@@ -3,8 +3,18 @@
 from ipexctl.common.checkpoint_names import kinds_of
 from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Sequence
 
-def newest_complete_checkpoint(kept: "dict[str, list[KeptCheckpoint]]", order=None, skips=None):
+    Order = tuple[int, ...]  # attempt, and number in that
+
+
+def newest_complete_checkpoint(
+    kept: "dict[str, list[KeptCheckpoint]]",
+    order: "Order | None" = None,
+    skips: "SkippedCheckpoints | None" = None,
+) -> "CheckpointLayout | None":
     """Return the newest checkpoint, or the one of that order, of which each part is on a host in
     `kept`, or None. The CheckpointLayout has hosts in place of URLs. `kept`: by host; `skips`: the
     SkippedCheckpoints, which are not used.
@@ -32,11 +42,12 @@ def newest_complete_checkpoint(kept: "dict[str, list[KeptCheckpoint]]", order=No
     )
 
 
-def list_complete(kept: "dict[str, list[KeptCheckpoint]]"):
+def list_complete(kept: "dict[str, list[KeptCheckpoint]]") -> "list[CheckpointLayout]":
     """Return a CheckpointLayout of each checkpoint of which all parts are there, newest first."""
-    checkpoints = {}  # type: dict[tuple, KeptCheckpoint]
+    checkpoints = {}  # type: dict[tuple[int, int], KeptCheckpoint]
     for copy in (copy for copies in kept.values() for copy in copies):
-        checkpoints.setdefault(tuple(copy.order), copy)
+        attempt, number = copy.order
+        checkpoints.setdefault((attempt, number), copy)
     shas = {host: {sha for copy in copies for sha in copy.held} for host, copies in kept.items()}
     layouts = []
     for order in sorted(checkpoints, reverse=True):
@@ -55,13 +66,13 @@ def list_complete(kept: "dict[str, list[KeptCheckpoint]]"):
 class SkippedCheckpoints:
     """Checkpoints that are not used any more, as an attempt failed at once that began from them."""
 
-    def __init__(self):
-        self.reasons = {}  # type: dict[tuple[int, ...], str]  # order -> what failed
-        self.same = {}  # type: dict[tuple[int, ...], tuple[int, ...]]  # of a laid-out copy
+    def __init__(self) -> None:
+        self.reasons = {}  # type: dict[Order, str]  # order -> what failed
+        self.same = {}  # type: dict[Order, Order]  # of a laid-out copy
 
-    def origin(self, order):
+    def origin(self, order: "Sequence[int]") -> "Order":
         """Return the order of the checkpoint of which this one is a copy."""
         return self.same.get(tuple(order), tuple(order))
 
-    def has(self, order):
+    def has(self, order: "Sequence[int]") -> bool:
         return self.origin(order) in self.reasons

@@ -21,6 +21,14 @@ from ipexctl.common.copy_messages import (
 )
 from ipexctl.remote.checkpoints.checkpoint_rules import choose_copy_host, list_missing_files
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from typing import Any
+
+    from ipexctl.common.copy_messages import PartFound
+
+    Answers = dict[str, PartFound | None]  # host -> its part as it was found; None: it has none
+
 AGAIN = 15.0  # seconds after which what failed is tried again
 LOCKSTEP = 2  # times that one host writes plain names, until others are not waited for any more
 ENDED = "the process that copies them has ended: in this attempt no further one is copied"
@@ -32,37 +40,43 @@ OVERWRITTEN = (
 
 
 class Publication:
-    def __init__(self, hosts, groups=None):
+    def __init__(self, hosts: "list[str]", groups: "dict[str, list[str]] | None" = None) -> None:
         """Take the hosts of the run. `groups`: the groups of each host in the hostfile."""
         self.hosts, self.groups = hosts, groups
-        self.orders = []
-        self.facts = []
-        self.places = {}  # host -> [address, port] where it gives its parts
-        self.answers = {}  # name -> {host: its part as it was found; None: it has none}
-        self.seen = {}  # (host, name) -> its stamp when it was found last
-        self.since = {}  # name -> when its last part was written
+        self.orders: "list[tuple[str, dict[str, Any]]]" = []
+        self.facts: "list[dict[str, Any]]" = []
+        # host -> (address, port) where it gives its parts
+        self.places = {}  # type: dict[str, tuple[str, int]]
+        self.answers = {}  # type: dict[str, Answers]  # by name
+        # (host, name) -> its stamp when it was found last
+        self.seen = {}  # type: dict[tuple[str, str], str]
+        self.since = {}  # type: dict[str, float]  # name -> when its last part was written
         self.order = {}  # type: dict[str, None]  # those names, the one found last at the end
-        self.writers = {}  # name -> hosts with a part of it, for each time that it was published
+        # name -> hosts with a part of it, for each time that it was published
+        self.writers = {}  # type: dict[str, list[set[str]]]
         self.published = {}  # type: dict[str, Manifest]  # name -> its last one
-        self.stamps = {}  # of plain names: host -> stamp of its part when they were published last
+        # of plain names: host -> stamp of its part when they were published last
+        self.stamps = {}  # type: dict[str, str]
         self.again = 0  # times that a host has written plain names while others were waited for
-        self.loose = set()  # hosts that write them less often
-        self.series = {}  # family of names -> hosts that wrote parts
-        self.current = None  # an Attempt
+        self.loose = set()  # type: set[str]  # hosts that write them less often
+        self.series = {}  # type: dict[str, set[str]]  # family of names -> hosts that wrote parts
+        self.current = None  # type: CopyInProgress | None
         self.number = 0
         self.tried = -AGAIN  # when the last copy failed
-        self.unfit = set()  # hosts that failed to keep a copy of another one's part
+        # hosts that failed to keep a copy of another one's part
+        self.unfit = set()  # type: set[str]
         self.ended = False  # on some host nothing is copied any more
-        self.waits = {}  # name -> why it is not copied yet, as its hosts were told
-        self.said = set()
+        # name -> why it is not copied yet, as its hosts were told
+        self.waits = {}  # type: dict[str, str]
+        self.said = set()  # type: set[str]
 
-    def take(self, host, message: copy_messages.CopierSaid, now):
+    def take(self, host: str, message: copy_messages.CopierSaid, now: float) -> None:
         """Handle a message of a host. `begin` is called once after messages that came together."""
         getattr(self, "on_%s" % message.copier_event)(host, message, now)
 
     # -- what hosts say --
 
-    def on_serves(self, host, message: copy_messages.CopierServes, now):
+    def on_serves(self, host: str, message: copy_messages.CopierServes, now: float) -> None:
         """Note where a host serves its parts; a host that started again needs its orders again."""
         if host in self.places and self.current:
             if self.current.manifest:
@@ -74,10 +88,10 @@ class Publication:
             if host not in self.answers[name]:
                 self.tell(host, SeekPart(name))
 
-    def on_note(self, host, message: copy_messages.CopierNote, now):
+    def on_note(self, host: str, message: copy_messages.CopierNote, now: float) -> None:
         self.note("checkpoints on %s: %s" % (host, message.text[:300]))
 
-    def on_ended(self, host, message, now):
+    def on_ended(self, host: str, message: copy_messages.CopierEnded, now: float) -> None:
         """Go on with the other hosts if this one has never written a part, else copy no more."""
         if host not in self.hosts:
             return
@@ -92,7 +106,7 @@ class Publication:
         if self.current:
             self.try_again(self.current, now)
 
-    def on_ready(self, host, message: copy_messages.PartFound, now):
+    def on_ready(self, host: str, message: copy_messages.PartFound, now: float) -> None:
         """Note a host's part of a checkpoint, and ask the other hosts for theirs."""
         name, stamp = message.name, message.stamp
         is_repeated = self.seen.get((host, name)) == stamp and name not in self.answers
@@ -131,7 +145,7 @@ class Publication:
             else:
                 self.tell(peer, SeekPart(name))
 
-    def on_none(self, host, message: copy_messages.PartAbsent, now):
+    def on_none(self, host: str, message: copy_messages.PartAbsent, now: float) -> None:
         name = message.name
         # a host that wrote parts of this series will write one of this checkpoint, too
         is_late = host in self.series.get(checkpoint_series(name), ())
@@ -140,19 +154,19 @@ class Publication:
         elif name in self.answers:
             self.answers[name].setdefault(host, None)
 
-    def on_kept(self, host, message: copy_messages.PartKept, now):
+    def on_kept(self, host: str, message: copy_messages.PartKept, now: float) -> None:
         if self.current and message.number == self.current.number:
             part = CopiedPart(message.sha, message.list, message.bytes)
             self.current.parts[host] = part
             self.copy(self.current, host)
             self.publish(self.current, now)
 
-    def on_copied(self, host, message: copy_messages.PartCopied, now):
+    def on_copied(self, host: str, message: copy_messages.PartCopied, now: float) -> None:
         if self.current and message.number == self.current.number:
             self.current.copied.add(message.of)
             self.publish(self.current, now)
 
-    def on_published(self, host, message: copy_messages.ManifestWritten, now):
+    def on_published(self, host: str, message: copy_messages.ManifestWritten, now: float) -> None:
         """Record the checkpoint as complete once every holder has written its manifest."""
         current = self.current
         if not current or message.number != current.number:
@@ -162,6 +176,7 @@ class Publication:
             return
         self.current = None
         self.writers.setdefault(current.name, []).append(set(current.parts))
+        assert current.manifest is not None  # its holders were ordered to write it
         self.published[current.name] = current.manifest
         if current.name == PLAIN:
             self.again = 0
@@ -175,7 +190,7 @@ class Publication:
         )
         self.facts.append(event.document())
 
-    def on_failed(self, host, message: copy_messages.CopyFailed, now):
+    def on_failed(self, host: str, message: copy_messages.CopyFailed, now: float) -> None:
         """Choose another partner for the part, or try the checkpoint again later."""
         if self.current and message.number == self.current.number:
             why, writer = message.why[:300], message.of
@@ -193,12 +208,12 @@ class Publication:
                 self.try_again(self.current, now)
             self.current = None
 
-    def is_idle(self):
+    def is_idle(self) -> bool:
         """Return whether nothing is copied and no answer is missing."""
         is_waiting = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
         return self.ended or not (self.current or is_waiting)
 
-    def end(self, patterns, is_idle=True):
+    def end(self, patterns: "list[str]", is_idle: bool = True) -> None:
         """Note what is not complete. `is_idle`: nothing was being copied."""
         if not is_idle:
             self.note("the last checkpoint has no second copy: a host that keeps it was too slow")
@@ -207,7 +222,7 @@ class Publication:
 
     # -- what follows --
 
-    def begin(self, now):
+    def begin(self, now: float) -> None:
         """Copy the newest checkpoint that all hosts finished; older ones are skipped."""
         if self.current or self.ended or now < self.tried + AGAIN:
             return
@@ -235,7 +250,7 @@ class Publication:
                 )
             return
 
-    def is_overwritten(self, host, message: copy_messages.PartFound):
+    def is_overwritten(self, host: str, message: copy_messages.PartFound) -> bool:
         """Return whether several hosts write the same plain names again."""
         if not self.stamps:
             return False
@@ -245,7 +260,7 @@ class Publication:
                 return True
         return False
 
-    def note_lone_writer(self, host, message: copy_messages.PartFound):
+    def note_lone_writer(self, host: str, message: copy_messages.PartFound) -> None:
         """Note which hosts write plain names less often than this one: they are not waited for."""
         waited = self.answers.get(message.name, {}).get(host)
         if waited and waited.stamp != message.stamp:
@@ -254,17 +269,17 @@ class Publication:
                 self.loose |= set(self.stamps) - {host}
                 self.again = 0
 
-    def forget(self, name):
+    def forget(self, name: str) -> None:
         for known in (self.answers, self.order):
             known.pop(name, None)
 
-    def list_unwritten(self, parts):
+    def list_unwritten(self, parts: "dict[str, PartFound]") -> "list[str]":
         """Return the hosts whose plain names are older than those of other hosts: what belongs
         together is there when their ranks have written theirs, too."""
         old = {host for host in parts if self.stamps.get(host) == parts[host].stamp}
         return sorted(old - self.loose) if len(old) < len(parts) else []
 
-    def copy(self, current, host):
+    def copy(self, current: "CopyInProgress", host: str) -> None:
         """Let a partner host keep a second copy of this host's part."""
         partner = choose_copy_host(self.hosts, host, self.unfit, self.groups)
         current.partners[host] = [partner] if partner else []
@@ -272,7 +287,7 @@ class Publication:
             part, address = current.parts[host], self.places[host]
             self.tell(partner, CopyPart(current.number, host, part, address))
 
-    def publish(self, current, now):
+    def publish(self, current: "CopyInProgress", now: float) -> None:
         """Publish the checkpoint once every part is on two hosts."""
         all_copied = len(self.hosts) == 1 or current.copied == current.list_writers()
         if current.list_writers() != set(current.parts) or not all_copied:
@@ -291,11 +306,12 @@ class Publication:
         for host in sorted(current.list_holders()):
             self.tell_publish(host, current, now)
 
-    def tell_publish(self, host, current, now):
+    def tell_publish(self, host: str, current: "CopyInProgress", now: float) -> None:
+        assert current.manifest is not None
         age = max(0.0, now - current.written)
         self.tell(host, WriteManifest(current.manifest.replace(age=age)))
 
-    def try_again(self, failed, now):
+    def try_again(self, failed: "CopyInProgress", now: float) -> None:
         """Copy this checkpoint later, unless a newer one is finished by then."""
         self.current, self.tried = None, now
         if failed.name not in self.order:
@@ -303,14 +319,14 @@ class Publication:
             self.order = dict.fromkeys([failed.name] + list(self.order))
             self.since[failed.name] = failed.written
 
-    def wait(self, name, why):
+    def wait(self, name: str, why: str) -> None:
         if self.waits.get(name) != why:
             self.waits[name] = why
             for host, part in self.answers[name].items():
                 if part:
                     self.tell(host, NoteWait(name, why))
 
-    def withdraw(self, name, writers):
+    def withdraw(self, name: str, writers: "set[str]") -> None:
         """Withdraw a checkpoint that was published without a part that was found later."""
         current, manifest = self.current, self.published.get(name)
         if current is not None and current.name == name:
@@ -321,16 +337,16 @@ class Publication:
         fact = run_events.Checkpoint(manifest.name, withdrawn=True, number=manifest.number)
         self.facts.append(fact.document())
 
-    def tell(self, host, order: CopyOrder):
+    def tell(self, host: str, order: CopyOrder) -> None:
         self.orders.append((host, hub_orders.TellCopier(order).document()))
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         if text not in self.said:
             self.said.add(text)
             self.facts.append(run_events.Noted(text).document())
 
 
-def without_others(host, parts):
+def without_others(host: str, parts: "dict[str, PartFound]") -> "list[str]":
     """Return the files that this host has from before, and that another host's ranks wrote."""
     written = [
         set(part.names) - set(part.inherited) for other, part in parts.items() if other != host
@@ -341,24 +357,24 @@ def without_others(host, parts):
 class CopyInProgress:
     """A checkpoint that is being copied. `found`: as its hosts have found it."""
 
-    def __init__(self, number, name, answers, written):
+    def __init__(self, number: int, name: str, answers: "Answers", written: float) -> None:
         self.number, self.name, self.found, self.written = number, name, answers, written
-        self.parts = {}  # host -> its part, on its disk
-        self.partners = {}  # host -> where its part is copied to
-        self.copied = set()  # hosts whose part is on the disk of their partner
-        self.published = set()
+        self.parts = {}  # type: dict[str, CopiedPart]  # host -> its part, on its disk
+        self.partners = {}  # type: dict[str, list[str]]  # host -> where its part is copied to
+        self.copied = set()  # type: set[str]  # hosts whose part is on the disk of their partner
+        self.published = set()  # type: set[str]
         self.manifest = None  # type: Manifest | None  # once all parts are on two disks: from then on it is complete
 
-    def list_members(self):
+    def list_members(self) -> "list[str]":
         """Return the names that belong to it."""
         found = [part.members or [self.name] for part in self.found.values() if part]
         return sorted(set().union(*found))
 
-    def label(self):
+    def label(self) -> str:
         return checkpoint_label(self.list_members())
 
-    def list_writers(self):
+    def list_writers(self) -> "set[str]":
         return {host for host, part in self.found.items() if part}
 
-    def list_holders(self):
+    def list_holders(self) -> "set[str]":
         return {holder for host in self.list_writers() for holder in [host] + self.partners[host]}
