@@ -58,7 +58,7 @@ def words_of_this_version() -> set[tuple[str, str]]:
 
 
 def old_rows(rows: list[str]) -> list[str]:
-    own = [row for row in rows if not _OF_OTHERS.match(row)]
+    own = [row for row in rows if not _OF_OTHERS.match(row) and not row.isupper()]  # a table's head
     known = words_of_this_version()
     return [row for row in own if len(word_pairs(row) - known) > MOST_NEW]
 
