@@ -16,7 +16,6 @@ Anything else that escapes is a bug of ours: a traceback and exit 70.
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from collections.abc import Iterable
 from typing import TypeVar
@@ -124,6 +123,8 @@ class NotHere(IpexctlError):
 
 def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputError:
     """Return the error for an option that takes one of a few words."""
+    import difflib  # not for the commands that show no such error
+
     words = list(supported)
     error = InputError(
         f"{option} {value}: unknown value",

@@ -196,7 +196,7 @@ def shortened(
 def paced(
     seen: Iterator[tuple[float, Picture]], begin: str, pause: float, most: float = MOST
 ) -> list[tuple[float, Picture]]:
-    """The same, played so fast that it takes at most so many seconds."""
+    """Return the pictures of `shortened`, played faster if they take more than `most` seconds."""
     every = list(seen)
     shown = shortened(iter(every), begin, pause)
     speed = sum(seconds for seconds, _ in shown[:-1]) / (most - LAST)

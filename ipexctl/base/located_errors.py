@@ -70,7 +70,10 @@ class FoundErrors:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'slots'?)`, or ""."""
-    guess = nearest_word(word, known)
+    return ask_if_meant(nearest_word(word, known))
+
+
+def ask_if_meant(guess: str) -> str:
     return f" (did you mean {guess!r}?)" if guess else ""
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad, nearest_word
+from ipexctl.base.located_errors import Bad, ask_if_meant, nearest_word
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_formats import group_members
 from ipexctl.inventory.inventory import Inventory
@@ -45,7 +45,7 @@ def select_hosts(
 
 
 def _same_numbers(name: str, other: str) -> bool:
-    """Of node05 and node03, one is not a misspelling of the other."""
+    """Return whether one may be a misspelling of the other: node05 is none of node03."""
     return re.findall(r"\d+", name) == re.findall(r"\d+", other)
 
 
@@ -152,9 +152,8 @@ class _Finder:
 
     def _no_group(self, name: str) -> InputError:
         near = nearest_word(name, [*self._groups, *self._known])
-        guess = f" (did you mean {near!r}?)" if near else ""
         return InputError(
-            f"there is no group {name!r}{guess}", hint=self.hint, slug="unknown-group"
+            f"there is no group {name!r}{ask_if_meant(near)}", hint=self.hint, slug="unknown-group"
         ).with_meant(name, near)
 
     def _no_match(self, name: str) -> InputError:

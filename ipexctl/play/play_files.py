@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ipexctl.base.located_errors import nearest_word
+from ipexctl.base.located_errors import ask_if_meant, nearest_word
 from ipexctl.base.quoting import quote
 from ipexctl.errors import InputError, reason_of
 from ipexctl.inventory.text_encoding import decode_text
@@ -60,8 +60,7 @@ def _missing_play_error(word: str) -> InputError:
         )
     local_plays = [path.name for path in Path().iterdir() if path.suffix in SUFFIXES]
     near = nearest_word(word, [*shipped_plays(), *local_plays])
-    guess = f" (did you mean {near!r}?)" if near else ""
-    what = f"cannot read the play {word}: there is no such file{guess}"
+    what = f"cannot read the play {word}: there is no such file{ask_if_meant(near)}"
     return InputError(
         what, hint=f"shipped plays: {', '.join(shipped_plays())}", slug="play-missing"
     ).with_meant(word, near)

@@ -30,9 +30,8 @@ ROW = re.compile(
     r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z"
 )
 PATIENCE = 1.0  # seconds for all connections that have to wait
-MOST_RUNS = (
-    50  # of one other account: any can make sockets that look like runs, and hide only its own
-)
+# of one other account: any can make sockets that look like runs, and hide only its own
+MOST_RUNS = 50
 CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
 
 
