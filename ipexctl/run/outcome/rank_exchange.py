@@ -28,11 +28,11 @@ WARN_AFTER = 15.0  # seconds after the second printed step
 LOOPBACK_AFTER = 15.0  # seconds at a rendezvous that only rank 0's host can reach
 TRAINED_ALONE = "trained-alone"  # in causes.toml
 METRICS = (b"loss", b"Loss", b"LOSS", b"perplexity", b"reward")
+# of lines in lower case: a search that ignores case takes twice as long
 _STEP = re.compile(
-    r"(?<![a-z])(?:loss|perplexity|reward)\b[\"']?(?:\s*[:=]|\s+is|\s+of)?\s*(?:tensor)?[\"'(\s]*-?[\d.]",
-    re.IGNORECASE,
+    r"(?<![a-z])(?:loss|perplexity|reward)\b[\"']?(?:\s*[:=]|\s+is|\s+of)?\s*(?:tensor)?[\"'(\s]*-?[\d.]"
 )
-_NOT_A_STEP = re.compile(r"eval|valid|test|zero.?shot|baseline", re.IGNORECASE)
+_NOT_A_STEP = re.compile(r"eval|valid|test|zero.?shot|baseline")
 
 
 class ExchangeVerdict(str, Enum):
@@ -306,7 +306,8 @@ def _is_loopback(place: str) -> bool:
 
 def is_step(text: str) -> bool:
     """Return whether a line of training has a metric in it; evaluation does not count."""
-    return bool(_STEP.search(text[:2000])) and not _NOT_A_STEP.search(text[:2000])
+    lower = text[:2000].lower()
+    return bool(_STEP.search(lower)) and not _NOT_A_STEP.search(lower)
 
 
 def so_far(exchange: Exchange) -> str:

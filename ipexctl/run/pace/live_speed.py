@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from ipexctl.quick_dataclass import dataclass
@@ -13,6 +14,7 @@ ARRIVES = 0.1  # seconds until a host sends a line
 GAP = 3.0  # seconds: lines that came together after a longer one have no times
 READ = 8  # last lines of a burst that are read: reading a flood would delay it
 MOST = 4000  # points of a rank; then every second one goes
+_DIGIT = re.compile(r"\d")
 
 
 @dataclass
@@ -39,14 +41,18 @@ class _RankSteps:
 class LiveSpeed:
     """Fed with the lines of all ranks. Only the lowest one that prints steps counts."""
 
-    formats: Formats
+    read_formats: Callable[[], Formats]  # only when there is a line with a number: it takes long
     _ranks: dict[int, _RankSteps] = field(default_factory=dict)
     _lead: int | None = None
 
     def add_lines(self, rank: int, texts: Sequence[str], now: float) -> None:
         if not texts or (self._lead is not None and rank > self._lead):
             return
-        known = self._ranks.setdefault(rank, _RankSteps(LineReader(self.formats)))
+        known = self._ranks.get(rank)
+        if known is None:
+            if not any(map(_DIGIT.search, texts)):
+                return
+            known = self._ranks[rank] = _RankSteps(LineReader(self.read_formats()))
         heard, known.heard = known.heard, now
         points = [point for text in texts[-READ:] if (point := known.reader.point(text))]
         within = ARRIVES if len(points) == 1 or heard is None else max(ARRIVES, now - heard)

@@ -38,7 +38,7 @@ class RunOutput:
         self.state = RunState(plan)
         self.exchange = rank_exchange.ExchangeWatch(plan)
         self.health = Health(plan, options.host_timeout)
-        self.speed = LiveSpeed(metric_formats())
+        self.speed = LiveSpeed(metric_formats)
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
         self._mpi_lines: dict[str, Lines] = {}
         self.teller = Teller(self.state, self.painter)
@@ -65,8 +65,8 @@ class RunOutput:
             texts = self.state.output(event.rank, event.data)
             self.health.printed()
             self.exchange.printed(event.rank, event.data, texts, now)
-            self.speed.add_lines(event.rank, texts, now)
             self.painter.paint_lines(host, event.rank, texts, size)
+            self.speed.add_lines(event.rank, texts, now)
             self.teller.note_bad_loss(event.rank, self.teller.loss.lines(event.rank, texts))
 
     def handle_log_end(self, host: str, rank: int) -> None:
