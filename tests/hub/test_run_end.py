@@ -62,6 +62,10 @@ STOPPED_THEN = [
     *FIRST, begins(2, "b", "c", "d"), ended(2, "it was stopped", ran=False),
     RunEnded("stopped by ann@desk", False, by_user=True),
 ]  # fmt: skip
+STOPPED_AT_ONCE = [
+    *FIRST, begins(2, "b", "c", "d"), AttemptRuns(2), ended(2, "it was stopped"),
+    RunEnded("stopped by ann@desk", False, by_user=True),
+]  # fmt: skip
 RAN_LATER = [*FIRST, begins(2, "b", "c", "d"), AttemptRuns(2), ended(2, "c: lost", ["c"])]
 
 
@@ -87,6 +91,7 @@ class Case:
     awaited: bool = False  # `wait` needs the hosts that do not answer
 
 
+STOPPED_EARLY = "a user stopped it before the hub of an attempt started its ranks"
 LATER_RAN = "no host here has the attempt that ran last"
 CAUSE = f"a was lost: {SILENT}"
 CASES = [
@@ -119,6 +124,11 @@ CASES = [
         "a user stopped it when an attempt was decided that had not begun",
         [report(host, LOST, record=STOPPED_THEN) for host in "bc"], "stopped", 130,
         ("stopped by ann@desk", "attempt 2 on b,c,d did not begin: it was stopped"),
+    ),
+    Case(
+        STOPPED_EARLY,
+        [report(host, LOST, record=STOPPED_AT_ONCE) for host in "bc"], "stopped", 130,
+        ("stopped by ann@desk",),
     ),
     Case(
         LATER_RAN,
@@ -171,7 +181,7 @@ def test_all_commands_say_how_the_record_has_the_end_of_a_run(case: Case) -> Non
     explained = " ".join(line.strip() for line in why_lines(Why(run, (), 1, 0.0), 80))
     for text in case.texts:
         assert text in listed and text in explained
-    assert ("another attempt followed" in explained) is (case.name == LATER_RAN)
+    assert ("another attempt followed" in explained) is (case.name in (LATER_RAN, STOPPED_EARLY))
 
 
 def test_a_keeper_whose_disk_is_full_says_that_its_part_cannot_begin(tmp_path: Path) -> None:
@@ -200,6 +210,13 @@ def test_only_an_attempt_that_another_one_followed_says_so() -> None:
     said = [" ".join(why_lines(Why(run, (), 1, 0.0), 80)) for run in (first, last)]
     assert ["another attempt followed" in text for text in said] == [True, False]
     assert (first.no_further, last.no_further) == ("", "2 hosts are too few")
+
+
+def test_of_a_run_that_was_stopped_only_the_last_attempt_that_is_listed_says_so() -> None:
+    rows = [report("b", LOST, record=STOPPED_AT_ONCE, number=number) for number in (1, 2)]
+    last, first = merge_runs(rows)
+    assert (first.state.value, first.cause) == ("failed", CAUSE)
+    assert (last.state.value, last.cause) == ("stopped", "stopped by ann@desk")
 
 
 def test_an_attempt_that_did_not_begin_is_named_where_it_is_asked_for() -> None:

@@ -10,8 +10,16 @@ import time
 import types
 from pathlib import Path
 
+import pytest
+
 from ipexctl.common.attempt_record import AttemptRuns, RunEnded
-from ipexctl.common.keeper_messages import BeginPart, CheckpointLayout, HostReport, PartOver
+from ipexctl.common.keeper_messages import (
+    BeginPart,
+    CheckpointLayout,
+    HostReport,
+    PartOver,
+    PartReady,
+)
 from ipexctl.common.restart_plan import RestartPlan
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart import keeper
@@ -107,6 +115,42 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
     assert done == []
     Keeper.begin_part(keeper, second, begin, {})
     assert done == ["aside", "laid", "forgot", "second", "held"]
+
+
+def unwanted_keeper(**record: object) -> types.SimpleNamespace:
+    """A keeper whose part of attempt 2 is about to begin, or has just begun."""
+    made = types.SimpleNamespace(
+        record=types.SimpleNamespace(**{"end": None, "cleared": lambda: 1, **record}), part=None,
+        name="a", laying=threading.Lock(), copies=None, starter=None, since={}, next_word=1.0,
+        state=HostReport(), ended=list[str](),
+    )  # fmt: skip
+    made.end_part = made.ended.append
+    for name in ("is_latest", "is_unwanted", "set_state"):
+        setattr(made, name, types.MethodType(getattr(Keeper, name), made))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("record", "is_unwanted"),
+    [
+        ({}, False),
+        ({"cleared": lambda: 2}, True),  # the attempt has ended in vain: a stop, or another host
+        ({"end": RunEnded("stopped by me", False, by_user=True)}, True),
+    ],
+)
+def test_a_part_that_is_ready_after_its_attempt_has_ended_is_ended_and_one_to_come_never_begins(
+    record: dict[str, object], is_unwanted: bool
+) -> None:
+    """The order to end came when it had no supervisor that could be asked."""
+    made = unwanted_keeper(**record)
+    Keeper.hear(made, "a", PartReady(2, 40000))
+    assert (made.state.ready, bool(made.ended)) == (PartReady(2, 40000), is_unwanted)
+    begun = list[object]()
+    made.part = types.SimpleNamespace(
+        order=start_order(), attempt=2, ended=False, checkpoints=0, begin=begun.append
+    )
+    Keeper.begin_part(made, made.part, BeginPart(start_order(), None), {})
+    assert (bool(begun), made.part.ended) == (not is_unwanted, is_unwanted)
 
 
 def test_a_file_from_before_the_run_is_not_put_aside(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    AttemptEnded,
     AttemptRuns,
     AttemptSucceeded,
     Leads,
@@ -499,6 +501,25 @@ def test_a_run_that_a_user_stops_is_not_started_again() -> None:
     between.says("x", stop="me")
     between.at(104.5, "bcx")
     assert between.at(104.8, "bcx") == RunEnded("stopped by me", False, by_user=True)
+
+
+@pytest.mark.parametrize("queued", [0.0, 5.0])
+def test_no_rank_starts_after_a_user_has_stopped_the_run(queued: float) -> None:
+    """The stop arrives while an attempt begins, the first of a queued run or a later one: no host
+    may have its supervisor yet, which could be asked to end it."""
+    run = RestartedRun(queued=queued) if queued else ended([CLOSED])
+    run.waits_at("abcx", claimed=True)
+    run.clears("abcx")
+    assert isinstance(run.at(105.0, "bcx"), AttemptBegins) and run.ordered("begin") == "abc"
+    run.says("b", stop="me")
+    assert run.at(105.3, "bcx") == StopNoted("me")
+    assert (run.ordered("begin"), run.ordered("hub")) == ("", "")
+    run.begins("abc")  # its supervisors came up meanwhile
+    line = run.at(105.6, "bcx")
+    assert isinstance(line, AttemptEnded) and not line.ran and not line.again
+    assert run.ordered("hub") == ""
+    assert run.at(105.9, "bcx") == RunEnded("stopped by me", False, by_user=True)
+    assert run.ordered("end") == "abcx"
 
 
 def test_the_orders_of_a_host_that_is_back() -> None:

@@ -282,6 +282,8 @@ class Keeper:
             self.obey(message.order, message.term, message.lines)
         elif isinstance(message, PartReady):
             self.set_state("ready", message)
+            if self.is_unwanted(message.attempt):  # there was no supervisor to ask before
+                self.end_part("its attempt has ended")
         elif isinstance(message, PartFailed):
             self.set_state("failed", message)
         elif isinstance(message, KeeperQuestion):
@@ -500,6 +502,7 @@ class Keeper:
                 self.take(self.name, PartFailed(part.attempt, problem))
                 return
         if not self.is_latest(part):
+            part.ended = True
             return
         part.begin(self.starter)
         try:
@@ -511,7 +514,11 @@ class Keeper:
             self.note({"holds_no_copy": "%s: %s" % (layout.name if layout else "", e)})
 
     def is_latest(self, part: "Part") -> bool:
-        return part is self.part
+        return part is self.part and not self.is_unwanted(part.attempt)
+
+    def is_unwanted(self, attempt: int) -> bool:
+        """Return whether an attempt is over by the record: no process of it may begin."""
+        return self.record.end is not None or attempt <= self.record.cleared()
 
     def look_at_part(self, now: float) -> None:
         """Report the end of this host's part, and that no rank of the last attempt is left."""

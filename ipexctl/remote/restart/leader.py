@@ -391,8 +391,12 @@ class Leader:
     def in_begin(
         self, now: float, reached: "set[str]", states: "dict[str, HostReport]"
     ) -> "RecordLine | None":
-        """Return AttemptRuns when all hosts are ready, AttemptEnded if one cannot begin."""
+        """Return AttemptRuns when all hosts are ready, AttemptEnded if one cannot begin. No rank
+        starts after a user has stopped the run: not all hosts may have a supervisor to ask."""
         record = self.record
+        if record.stopped:
+            end = restart_policy.make_ending(False, restart_policy.STOPPED)
+            return AttemptEnded(record.number, False, **end, lasted=0.0, complete="")
         for host in record.hosts:
             failed = states[host].failed if host in states else None
             if failed and failed.attempt == record.number:
@@ -426,7 +430,7 @@ class Leader:
         }
         phase = record.phase()
         port = self.find_port(states, record.hosts[0]) if phase == "watch" else None
-        if phase == "begin":
+        if phase == "begin" and not record.stopped:
             for begin in self.begins(states):
                 orders[begin.asked.host].begin = begin
         elif port is not None:

@@ -123,8 +123,8 @@ def describe_queued(lines: "list[Record]") -> "Any":
 
 def summarize_attempts(documents: "list[Record]", run: str) -> "dict[str, Any]":
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
-    loss ended it, why: how it ended, stopped: why no attempt follows, if a user wanted that, else
-    "", done: whether the run succeeded, ran: whether ranks of any attempt have run, cut_off:
+    loss ended it, why: how it ended, stopped: why the run is over, if a user wanted that, else "",
+    done: whether the run succeeded, ran: whether ranks of any attempt have run, cut_off:
     whether it may go on where this host could not reach, further: the attempts after this one,
     settled: whether the run is over according to that record, end: why it is over then}."""
     record = []  # type: list[RecordLine | None]
@@ -139,11 +139,10 @@ def summarize_attempts(documents: "list[Record]", run: str) -> "dict[str, Any]":
     stop_reasons = [line.end for line in run_ends if line.by_user]
     match = ATTEMPT.search(run)
     further = list_further_attempts(record, int(match.group(1)) if match else 1)
-    is_last = not any(attempt.ran for attempt in further)
     return {
         "lost": own_ends[-1].lost + own_ends[-1].away if own_ends else [],
         "why": own_ends[-1].why if own_ends else "",
-        "stopped": stop_reasons[-1] if stop_reasons and is_last else "",
+        "stopped": stop_reasons[-1] if stop_reasons else "",
         "further": [attempt.document() for attempt in further],
         "settled": bool(agreed_ends),
         "end": agreed_ends[-1] if agreed_ends else "",

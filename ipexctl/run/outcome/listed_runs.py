@@ -123,7 +123,7 @@ class RunOnHost:
     look: Any = field(default=None, repr=False)  # what its ranks did then, as received
     ends: tuple[RankEnd, ...] = field(default=(), metadata=by(read_ends))  # ends until then
     kept: bool = False  # a keeper of the run lives (--restarts)
-    stopped: str = ""  # why there is no further attempt, if a user wanted that
+    stopped: str = ""  # why the run is over, if a user wanted that
     # hosts whose loss ended this attempt, or that were away then, according to the run's record
     lost: tuple[str, ...] = ()
     why: str = ""  # how this attempt ended, according to that
@@ -423,6 +423,8 @@ def decide_run_end(reports: Sequence[RunOnHost], about: About, ok: int, *, is_la
     """Decide the state of a run and why it ended, from what its hosts report. `ok`: ranks that
     succeeded; `is_last`: no later attempt is listed. The record of the run, on which its keepers
     have agreed, decides about the last attempt: its hosts may not have seen how the run ended."""
+    if not is_last:  # what ended the run later did not end this attempt
+        reports = [replace(report, stopped="") for report in reports]
     deciding = _deciding_reports(reports, about)
     outcome = _verdict_of_run(reports, about, ok, deciding)
     end = RunEnd(_state_of_run(reports, outcome), outcome, deciding)
