@@ -72,12 +72,18 @@ class IpexctlError(Exception):
         self.others: tuple[IpexctlError, ...] = ()  # more of them, found in the same pass
         # a typed word, or a part of it, and the right one; ("", option): the option is missing
         self.meant = ("", "")
+        self.fewer = (0, 0)  # with too many ranks: how many fit, and on each host (0: not a limit)
         super().__init__(self.what)
 
     def with_meant(self: E, wrong: str, right: str) -> E:
         """Add what was probably meant instead of a typed word; nothing if `right` is empty. The
         command line shows the corrected command."""
         self.meant = (wrong, right) if right else ("", "")
+        return self
+
+    def with_fewer(self: E, ranks: int, per_host: int = 0) -> E:
+        """Add how many ranks fit, and on each host. `run` shows the command with these numbers."""
+        self.fewer = (ranks, per_host)
         return self
 
     def document(self) -> dict[str, object]:

@@ -8,30 +8,35 @@ from collections.abc import Iterator, Sequence
 from ipexctl.base import quoting
 from ipexctl.base.typed_command import Typed
 from ipexctl.common.secret_names import is_secret_name
+from ipexctl.errors import IpexctlError
 
 _RANKS = ("-n", "-np", "--np")
+_PER_HOST = ("-ppn", "--ppn", "--nproc-per-node", "--nproc_per_node")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
-_NUMBER_IN_ONE = re.compile(r"(-n|--[a-z-]+=)(\d+)")
+_NUMBER_IN_ONE = re.compile(r"(-n|--[a-z_-]+=)(\d+)")
 _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
 def compose_retry_command(
     typed: Typed, lost: Sequence[str], n: int | None, *,
-    fewer: int | None = None, hosts: int | None = None, spares: Sequence[str] | None = None,
-    resume: str = "",
+    fewer: int | None = None, ppn: int | None = None, hosts: int | None = None,
+    spares: Sequence[str] | None = None, resume: str = "",
 ) -> str:  # fmt: skip
     """Return the command without the lost hosts, and with `n` ranks (None: unchanged). Values of
     variables that look secret are left out, and the command of --notify: --env NAME takes the local
     value.
 
-    `fewer`: at most this number of ranks, if one was typed; `hosts`: at most this --min-hosts;
-    `spares`: those that are left, if any is lost; `resume`: the run whose checkpoint it loads.
+    `fewer`, `ppn`: at most this number of ranks, and on each host, if one was typed; `hosts`: at
+    most this --min-hosts; `spares`: those that are left, if any is lost; `resume`: the run whose
+    checkpoint it loads.
     """
     if not typed.options:
         return ""
     words, added = list(without_secrets(typed.options)), []
     if fewer is not None:
         words = _with_at_most(words, _RANKS, fewer)
+    if ppn is not None:
+        words = _with_at_most(words, _PER_HOST, ppn)
     if hosts is not None:
         words = _with_at_most(words, ("--min-hosts",), hosts)
     if spares is not None:
@@ -58,11 +63,19 @@ def with_force(typed: Typed) -> str:
     return f"{words}   # start anyway" if words else ""
 
 
-def spell_force(hint: str, typed: Typed) -> str:
-    """Replace FORCE in a hint by the command itself, if that is known."""
+def complete_hint(error: IpexctlError, typed: Typed) -> None:
+    """Put commands into the hint of an error of code that does not know what was typed: with fewer
+    ranks instead of the options that the hint begins with, and with --force where FORCE is."""
+    ranks, per_host = error.fewer
+    if ranks:
+        fitting = compose_retry_command(typed, (), None, fewer=ranks, ppn=per_host or None)
+        if fitting != compose_retry_command(typed, (), None):
+            _, gap, words = error.hint.partition("   ")
+            error.hint = f"{fitting}{gap}{words}"
     command = with_force(typed)
-    words, found, _ = hint.partition(FORCE)
-    return f"{words.rstrip(', ;')}\n{command}".lstrip() if found and command else hint
+    words, found, _ = error.hint.partition(FORCE)
+    if found and command:
+        error.hint = "\n".join(filter(None, (words.rstrip(", ;\n"), command)))
 
 
 def without_secrets(words: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.base.retry_command import complete_hint
+from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.memory_and_swap_facts import MemFacts
@@ -17,6 +19,7 @@ from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.run_plan import make_run_plan
 from ipexctl.run.run_script import Script
 from tests import made
+from tests.pastable import why_not_pastable
 from tests.plan.hosts import node, on_network
 
 GIB = 1 << 30
@@ -51,6 +54,35 @@ def test_200_ranks_on_four_cores_are_refused():
     assert "200" in error.what and "node01" in error.what
     assert numbers(error.why) == ("node01", "200", "4", "16", "4")
     assert error.hint.startswith("-n 16 -ppn 16 ") and "--force" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("-n 100", "-n 48"),
+        ("-np 100 -ppn 50", "-np 32 -ppn 16"),
+        ("--np=100 --nproc_per_node=64", "--np=32 --nproc_per_node=16"),
+        ("-ppn 64", "-ppn 16"),
+        ("-n 4 -ppn 1", "-n 3 -ppn 1"),
+        ("-n4 --ppn 1", "-n3 --ppn 1"),
+    ],
+)
+def test_the_command_with_as_many_ranks_as_fit_is_offered_and_does(typed, offered):
+    machines = [machine(f"node0{i}", i, free=None) for i in (1, 2, 3)]
+    error = refused(*machines, **counts(typed))
+    complete_hint(error, Typed(("run", *typed.split()), ("train.py", "-n", "100")))
+    command, _, _ = error.hint.splitlines()[0].partition("   #")
+    assert command == f"ipexctl run {offered} train.py -n 100"
+    assert why_not_pastable(command) == ""
+    planned(*machines, **counts(offered))  # is not refused
+
+
+def counts(words: str) -> dict[str, int]:
+    """The numbers of a command line, as options of a run."""
+    per_host = re.search(r"(?:ppn|nproc_per_node)[ =]?(\d+)", words)
+    ranks = re.search(r"-np?[ =]?(\d+)", words)
+    found = {"ppn": per_host, "n": ranks}
+    return {name: int(match[1]) for name, match in found.items() if match}
 
 
 def test_what_memory_cannot_hold_is_refused():

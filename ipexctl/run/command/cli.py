@@ -88,7 +88,7 @@ def run(
         from ipexctl.run.command.plan_text import show_plan
         from ipexctl.run.gather_plan import gather_run_plan
 
-        with _spelled_force(typed):
+        with _completed_hints(typed):
             planned = gather_run_plan(target, options)
         show_plan(planned, as_json=ui == "json")
         return
@@ -114,7 +114,7 @@ def _start_run(verb: Any, target: Any, view: View, options: RunOptions) -> Any:
 
     leave = partial(end_command_at_once, view)
     with (
-        _spelled_force(options.typed),
+        _completed_hints(options.typed),
         count_interrupts(leave, lives_on=options.lives_on) as interrupts,
     ):
         return verb(target, options, view, interrupts)
@@ -127,14 +127,14 @@ def _may_ask(options: RunOptions) -> bool:
 
 
 @contextmanager
-def _spelled_force(typed: Typed) -> Iterator[None]:
-    """Complete hints to start anyway with the command that does."""
+def _completed_hints(typed: Typed) -> Iterator[None]:
+    """Complete hints with commands: to start anyway, or with fewer ranks."""
     try:
         yield
     except IpexctlError as e:
-        from ipexctl.base.retry_command import spell_force
+        from ipexctl.base.retry_command import complete_hint
 
-        e.hint = spell_force(e.hint, typed)
+        complete_hint(e, typed)
         raise
 
 

@@ -99,9 +99,9 @@ def _fill_hosts(limits: list[int], n: int, limited_by: str) -> list[int]:
         hosts = "1 host has" if len(limits) == 1 else f"{len(limits)} hosts have"
         raise InputError(
             f"-n {n} ranks do not fit: {hosts} room for {sum(limits)} ({limited_by})",
-            hint=f"use -n {sum(limits)}, more hosts, or a larger -ppn",
+            hint=f"-n {sum(limits)}   # or use more hosts, or a larger -ppn",
             slug="ranks-do-not-fit",
-        )
+        ).with_fewer(sum(limits))
     counts = []
     for limit in limits:
         counts.append(min(limit, n))
@@ -135,7 +135,7 @@ def check_rank_room(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool
         why="\n".join(lines),
         hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or use more hosts\n{FORCE}",
         slug="rank-count-too-big",
-    )
+    ).with_fewer(most * len(plan.hosts), most)
 
 
 def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
