@@ -12,6 +12,7 @@ from ipexctl import __version__
 from ipexctl.base import sizes
 from ipexctl.base.sizes import seconds_of
 from tests.cli import Ended, ipexctl
+from tests.pastable import why_not_pastable
 
 
 @pytest.fixture
@@ -51,7 +52,55 @@ def test_help_and_version_are_commands_too(typed) -> None:
 )
 def test_the_word_that_was_meant_is_named_and_no_other(typed, words, end) -> None:
     done = typed(*words)
-    assert (done.returncode, done.stderr.rstrip().endswith(end)) == (2, True), done.stderr
+    said = done.stderr.partition("\n  try:")[0].rstrip()
+    assert (done.returncode, said.endswith(end)) == (2, True), done.stderr
+
+
+def offered(text: str) -> list[str]:
+    """Return the lines after `try:`."""
+    lines = text.partition("\n  try: ")[2].splitlines()
+    return [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("line", "corrected"),
+    [
+        ("rnu -n 2 t.py", "run -n 2 t.py"),
+        ("instal --torch 2.12", "install --torch 2.12"),
+        ("runs -a", "ps -a"),
+        ("statu", "ps"),
+        ("lab lst", "lab status"),
+        ("env lst", "env ls"),
+        ("run --timout 10m t.py", "run --timeout 10m t.py"),
+        ("run --timout=10m t.py", "run --timeout=10m t.py"),
+        ("run -pnp 2 t.py --pnp", "run -ppn 2 t.py --pnp"),
+        ("logs bert --tail 2", "logs bert -n 2"),
+        ("run --nproc_per_node 2 --nnodes 3 t.py",
+         "run --nproc_per_node 2 torchrun --nnodes 3 t.py"),
+        ("run --map-by node -np 3 t.py", "run mpirun --map-by node -np 3 t.py"),
+        ("run --num_processes=3 t.py", "run accelerate launch --num_processes=3 t.py"),
+    ],
+)  # fmt: skip
+def test_the_corrected_command_is_offered_and_is_one(typed, tmp_path, line, corrected) -> None:
+    done = typed(*line.split())
+    assert (done.returncode, offered(done.stderr)) == (2, [f"ipexctl {corrected}"]), done.stderr
+    assert why_not_pastable(f"ipexctl {corrected}") == ""
+
+
+@pytest.mark.parametrize("line", ["zzz", "run --nodes 2 t.py", "run --zzz t.py", "run"])
+def test_no_command_is_offered_where_none_can_be_known(typed, line) -> None:
+    done = typed(*line.split())
+    assert (done.returncode, offered(done.stderr)) == (2, [])
+
+
+def test_the_scripts_of_the_folder_are_offered_where_none_is_named(typed, tmp_path) -> None:
+    (tmp_path / "model.py").touch()
+    assert offered(typed("run", "-n", "2").stderr) == ["ipexctl run -n 2 model.py"]
+    (tmp_path / "train.py").touch()
+    both = [f"ipexctl run {name}" for name in ("train.py", "model.py")]
+    assert offered(typed("run").stderr) == both
+    (tmp_path / "data.py").touch()
+    assert offered(typed("run").stderr) == ["ipexctl run train.py"]
 
 
 @pytest.mark.parametrize(

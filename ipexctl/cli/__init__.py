@@ -194,7 +194,9 @@ def report_error(e: IpexctlError) -> None:
     if any(e.meant):
         from ipexctl.cli.corrected_command import add_corrected_command
 
-        add_corrected_command(e, sys.argv[1:])
+        words = sys.argv[1:]
+        has_script = bool(words) and declaration_of(words[0]).pasted is not None
+        add_corrected_command(e, words, has_script=has_script)
     with suppress(BrokenPipeError):
         _print_error(e)
         if streams.errors_as_json:

@@ -4,23 +4,64 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.retry_command import without_secrets
-from ipexctl.cli.lazy_group import declaration_of
-from ipexctl.errors import IpexctlError
+from ipexctl.errors import InputError, IpexctlError
 
+_USUAL_SCRIPTS = ("train", "main", "run")  # how names of scripts to start begin
+_MOST_SCRIPTS = 2
 _PART = r"(?<![\w.-])%s(?![\w.-])"  # a name in a list or pattern, but not a part of another name
 
 
-def add_corrected_command(error: IpexctlError, words: Sequence[str]) -> None:
+def add_corrected_command(error: IpexctlError, words: Sequence[str], *, has_script: bool) -> None:
     """Put the corrected command line before the other lines of the error's hint. `words`: those
-    typed after `ipexctl`."""
+    typed after `ipexctl`; `has_script`: they may end with a script and its arguments."""
     wrong, right = error.meant
-    corrected = _replace_word(words, wrong, right) if wrong else _add_option(words, right)
-    if corrected:
-        command = quote_for_pasting(("ipexctl", *without_secrets(corrected)))
+    if wrong:
+        command = corrected_command(words, wrong, right)
+    else:
+        command = _spell(_add_option(words, right, has_script=has_script))
+    if command:
         error.hint = f"{command}\n{error.hint}".rstrip("\n")
+
+
+def corrected_command(words: Sequence[str], wrong: str, right: str) -> str:
+    """Return the command with the right word instead of the wrong one; "" if it is not clear
+    where that is."""
+    return _spell(_replace_word(words, wrong, right))
+
+
+def command_of_launcher(words: Sequence[str], option: str) -> tuple[str, str]:
+    """Return the launcher that has an option which `ipexctl run` does not, and the command as a
+    line of that launcher, which `run` and `tune` accept; ("", "") without one."""
+    from ipexctl.local.shipped_tables import known_launchers
+    from ipexctl.user_code.launchers.pasted_line import read_pasted_line
+
+    start = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), 0)
+    launchers = known_launchers()
+    for launcher in launchers.all if start else ():
+        line = [*launcher.programs[0].split(), *words[start:]] if launcher.programs else []
+        with suppress(InputError):  # the line has an option that only ipexctl has
+            if launcher.find_flags(option) and read_pasted_line(line, launchers, module=False):
+                return launcher.name, _spell([*words[:start], *line])
+    return "", ""
+
+
+def commands_with_script(words: Sequence[str]) -> list[str]:
+    """Return the command with each script of this folder that may be meant; [] if there are too
+    many to choose from."""
+    names = sorted(path.name for path in Path().glob("*.py"))
+    usual = [name for name in names if name.startswith(_USUAL_SCRIPTS)]
+    others = [name for name in names if name not in usual]
+    meant = [*usual, *others] if len(names) <= _MOST_SCRIPTS else usual
+    return [_spell([*words, name]) for name in meant[:_MOST_SCRIPTS]]
+
+
+def _spell(words: Sequence[str]) -> str:
+    return quote_for_pasting(("ipexctl", *without_secrets(words))) if words else ""
 
 
 def _replace_word(words: Sequence[str], wrong: str, right: str) -> list[str]:
@@ -34,10 +75,10 @@ def _replace_word(words: Sequence[str], wrong: str, right: str) -> list[str]:
     return [*words[:i], word, *words[i + 1 :]]
 
 
-def _add_option(words: Sequence[str], option: str) -> list[str]:
+def _add_option(words: Sequence[str], option: str, *, has_script: bool) -> list[str]:
     """Return the words with this option: at the end, but before a script and its arguments."""
     if not option or not words:
         return []
-    if "--" in words or declaration_of(words[0]).pasted:
+    if "--" in words or has_script:
         return [words[0], option, *words[1:]]
     return [*words, option]

@@ -6,7 +6,7 @@ import functools
 import itertools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -133,8 +133,7 @@ class HelpCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as e:
             if hasattr(e, "message"):
-                explain_mistake(ctx, e, words)
-                _fold_message(e)
+                _fold_message(e, explain_mistake(ctx, e, words))
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -160,13 +159,29 @@ class HelpGroup(TyperGroup):
     """Lists its commands first: they are what users look for."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in self.commands:
-            for name in self.commands:
-                callback = self.get_command(ctx, name).callback  # type: ignore[union-attr]
-                declared = getattr(callback, "declaration", None)
-                if args[0].lower() in (name, *(declared.habits.split() if declared else ())):
-                    ctx.fail(f"No such command '{args[0]}'. Did you mean '{name}'?")
-        return super().resolve_command(ctx, args)
+        if not args or args[0] in self.commands or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = self._similar_command(ctx, args[0])
+        guess = f" Did you mean '{near}'?" if near else ""
+        try:
+            ctx.fail(f"No such command '{args[0]}'.{guess}")
+        except Exception as e:
+            from ipexctl.cli.corrected_command import corrected_command
+
+            _fold_message(e, [corrected_command(sys.argv[1:], args[0], near)] if near else [])
+            raise
+
+    def _similar_command(self, ctx: Any, typed: str) -> str:
+        """Return the command that has this name, or a similar one, here or in other tools."""
+        from ipexctl.base.located_errors import nearest_word
+
+        names: dict[str, str] = {}
+        for name in self.commands:
+            callback = self.get_command(ctx, name).callback  # type: ignore[union-attr]
+            declared = getattr(callback, "declaration", None)
+            names.update(dict.fromkeys(declared.habits.split() if declared else (), name))
+        names.update({name: name for name in self.commands})
+        return names.get(nearest_word(typed, names), "")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
@@ -181,25 +196,31 @@ class HelpGroup(TyperGroup):
 # other tools' names of an option
 _HABITS = {
     "--tail": "-n", "--lines": "-n", "--yaml": "--json", "--dry-run": "--check", "--ntasks": "-n",
-    "--nodes": "--limit", "--nnodes": "--limit", "--ntasks-per-node": "-ppn", "--background": "-d",
+    "--nodes": "--limit", "--ntasks-per-node": "-ppn", "--background": "-d",
 }  # fmt: skip
 _NO_INT = re.compile(r"is not a valid int(eger)?( range)?\.?")
 _TOO_SMALL = re.compile(r"-?\d+ is not in the range x>=(\d+)\.?")
 _NEAR = 0.75  # similarity of a typo; below that it is another word
 
 
-def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
+def explain_mistake(context: Any, error: Any, words: list[str]) -> list[str]:
     """Replace Click's error about a parameter that does not exist or is missing, or about a surplus
-    word, by a clearer one."""
+    word, by a clearer one. Return the commands that may be meant."""
     parameters = context.command.get_params(context)
     names = {name for item in parameters for name in (*item.opts, *item.secondary_opts)}
     if hasattr(error, "possibilities"):
         if "--ppn" in names:
             names.add("-ppn")
-        _unknown_option(error, words, names)
-    elif hasattr(error, "param_type"):
+        return _unknown_option(context, error, words, names)
+    if hasattr(error, "param_type"):
         if error.param is not None and error.param.param_type_name == "argument":
             error.param_hint = error.param.make_metavar(ctx=context).removesuffix("...")
+        if error.param_hint == "SCRIPT":
+            from ipexctl.cli.corrected_command import commands_with_script
+
+            if commands := commands_with_script(sys.argv[1:]):
+                error.message = ""
+                return commands
         error.message = _for_example(context)
     elif hasattr(error, "param_hint"):
         option = next(iter(getattr(error.param, "opts", ())), "")
@@ -213,15 +234,20 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
         elif len(arguments) == 1:
             word = arguments[0].human_readable_name.strip("[]")
             error.message += f". {context.command_path} takes one {word}"
+    return []
 
 
-def _fold_message(error: Any) -> None:
-    """Wrap the message, which Click prints after "Error: "."""
+def _fold_message(error: Any, commands: Sequence[str]) -> None:
+    """Wrap the message, which Click prints after "Error: ", and add lines to paste."""
     lines = fold_for_stderr(f"Error: {error.format_message()}", "  ")
+    for i, command in enumerate(filter(None, commands)):
+        lines.append(f"  {'try:' if i == 0 else '':5}{command}")
     error.format_message = lambda: "\n".join(lines).removeprefix("Error: ")
 
 
-def _unknown_option(error: Any, words: list[str], names: set[str]) -> None:
+def _unknown_option(context: Any, error: Any, words: list[str], names: set[str]) -> list[str]:
+    from ipexctl.cli.corrected_command import command_of_launcher, corrected_command
+
     typed = error.option_name
     if len(typed) == 2:  # Click reads -pnp as -p -n -p
         typed = next((word for word in words if word.startswith(typed)), typed)
@@ -229,8 +255,16 @@ def _unknown_option(error: Any, words: list[str], names: set[str]) -> None:
 
     habit = _HABITS.get(typed)
     matches = [habit] if habit in names else difflib.get_close_matches(typed, names, 1, _NEAR)
+    value = next((after for word, after in itertools.pairwise(words) if word == typed), "")
+    takes_it = habit != "--limit" or not value.isdecimal()  # --limit takes names
+    fits = bool(matches) and takes_it
+    command = corrected_command(sys.argv[1:], typed, matches[0]) if fits else ""
     guess = f". Did you mean {matches[0]}?" if matches else ""
+    if not matches and context.command.callback.declaration.pasted:
+        launcher, command = command_of_launcher(sys.argv[1:], typed)
+        guess = f". It is an option of {launcher}" if launcher else ""
     error.message, error.possibilities = f"No such option: {typed}{guess}", None
+    return [command]
 
 
 def _for_example(context: Any) -> str:

@@ -13,7 +13,7 @@ HOSTS = "node01\nnode02\n"
 
 def _first_line(meant: tuple[str, str], words: list[str]) -> str:
     error = InputError("refused", hint="words").with_meant(*meant)
-    add_corrected_command(error, words)
+    add_corrected_command(error, words, has_script=words[0] == "run")
     return error.hint.splitlines()[0]
 
 

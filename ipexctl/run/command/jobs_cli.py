@@ -34,7 +34,7 @@ Ranks = Annotated[
 NewestRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN)]
 
 
-@command("Runs", 10, habits="status top list squeue describe inspect")
+@command("Runs", 10, habits="status runs jobs top list ls squeue describe inspect")
 @on_hosts()
 def ps(
     *,
