@@ -33,6 +33,8 @@ from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.launchers import not_scripts
 from ipexctl.user_code.source import PythonSource
 
+_MOST_NAMED = 8  # scripts
+
 
 @dataclass(frozen=True)
 class Script:
@@ -131,7 +133,7 @@ def _find_script(options: RunOptions) -> Script:
             send_project.Project(cwd) if options.no_sync else send_project.project_of(cwd, cwd)
         )
         if not options.force:
-            _refuse_module_elsewhere(options.script, project)
+            _refuse_module_elsewhere(options, project)
         return Script(project, ("-m", options.script, *options.args))
     path = Path(options.script)
     if options.no_sync:  # it may not exist here
@@ -145,9 +147,9 @@ def _find_script(options: RunOptions) -> Script:
     return Script(project, (_script_argument(script, project.start), *options.args))
 
 
-def _refuse_module_elsewhere(name: str, project: send_project.Project) -> None:
+def _refuse_module_elsewhere(options: RunOptions, project: send_project.Project) -> None:
     """Refuse a module that Python would not find, and that one folder of the project has."""
-    top = name.partition(".")[0]
+    top = options.script.partition(".")[0]
     modules = (f"{top}.py", f"{top}/__init__.py")
     places = [project.folder / place for place in send_project.import_places(project)]
     if any((place / module).exists() for place in places for module in modules):
@@ -155,11 +157,12 @@ def _refuse_module_elsewhere(name: str, project: send_project.Project) -> None:
     found = [path for module in modules for path in project.folder.glob(f"*/{module}")]
     if len(found) == 1:
         folder = found[0].relative_to(project.folder).parts[0]
+        go = quote(("cd", os.path.relpath(project.folder / folder)))
+        again = retry_command.compose_retry_command(options.typed, (), None)
         raise InputError(
             f"there is no module {top} in {Path.cwd()}",
             why=f"it is in {project.folder / folder}",
-            hint=f"{quote(('cd', os.path.relpath(project.folder / folder)))}   "
-            "# and the same command there",
+            hint=f"{go}{f' && {again}' if again else ''}",
             slug="script-missing",
         )
 
@@ -179,11 +182,15 @@ def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
     is_folder = os.path.isdir(typed)
     folder = typed if is_folder else typed.parent
     names = [path.name for path in folder.glob("*.py")]
-    candidates = names if is_folder and len(names) == 1 else nearest_files(typed.name, names)
-    near = next(iter(candidates), "")
-    name = str(folder / near) if near else typed.name if os.path.isfile(typed.name) else "SCRIPT"
-    words = (name, *options.args)
-    hint = retry_command.compose_retry_command(replace(options.typed, script=words), (), None)
+    alike = names if is_folder else nearest_files(typed.name, names)
+    candidates = [str(folder / name) for name in alike]
+    if not is_folder:
+        candidates = [*_same_name_elsewhere(typed.name), *candidates]
+    near = candidates[0] if candidates and (len(names) == 1 or not is_folder) else ""
+    found = replace(options.typed, script=(near, *options.args))
+    hint = retry_command.compose_retry_command(found, (), None) if near else ""
+    if not near and names:
+        hint = f"# scripts there: {', '.join(sorted(names)[:_MOST_NAMED])}"
     if is_folder:
         return InputError(
             f"{typed} is a folder", why="name the script itself", hint=hint, slug="script-is-folder"
@@ -194,6 +201,16 @@ def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
         hint=hint,
         slug="script-missing",
     )
+
+
+def _same_name_elsewhere(name: str) -> list[str]:
+    """Return the script of that name in one of the next folders above or below, if only one is."""
+    here = Path.cwd()
+    places = [folder / name for folder in here.parents[:2]]
+    found = [path for path in places if path.is_file()]
+    for pattern in (f"[!.]*/{name}", f"[!.]*/[!.]*/{name}"):
+        found += [path for path in here.glob(pattern) if path.is_file()]
+    return [os.path.relpath(found[0])] if len(found) == 1 and name.endswith(".py") else []
 
 
 def _script_argument(script: Path, start: Path) -> str:
@@ -228,12 +245,11 @@ def refuse_misplaced(typed: Typed, reordered: Typed) -> None:
     """Raise InputError for ipexctl's options after a script that does not define them."""
     if words := quote_for_pasting(reordered.options[len(typed.options) :]):
         script = quote_for_pasting(typed.script[:1])
-        dashed = replace(typed, options=(*typed.options, "--"))
         raise InputError(
             f"{words} after {script} would go to the script, which has no such option",
             why="ipexctl's own options go before the script",
             hint=f"{retry_command.compose_retry_command(reordered, (), None)}\n"
-            f"{retry_command.compose_retry_command(dashed, (), None)}   # if {script} reads it too",
+            f"# -- before {script} passes them to it",
             slug="options-after-script",
         )
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base.located_errors import nearest_word
-from ipexctl.base.retry_command import compose_retry_command, with_force
+from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
 from ipexctl.run.script.parse_arguments import find_misfit
 from ipexctl.user_code.script_arguments import Argument, ScriptArguments
 from ipexctl.user_code.source import PythonSource
 
+# no command: the script would refuse the arguments, unless its parser was misread
+_FORCE = "# --force starts the ranks anyway"
 _MOST_NAMED = 12  # options that are listed
 _BAD_CHOICE = re.compile(r"argument (?:.*/)?(\S+): invalid choice: '([^']+)'")
 
@@ -50,7 +52,7 @@ def _refuse_own_options(
     return InputError(
         f"{script} has no option {words[0]}",
         why=f"{words[0]} is an option of ipexctl run, and those go before the script",
-        hint="\n".join(filter(None, (corrected, with_force(typed)))),
+        hint="\n".join(filter(None, (corrected, _FORCE))),
         slug="script-option",
     )
 
@@ -94,7 +96,7 @@ def _refuse_value(
     return InputError(
         f"{script}: {message}",
         why="the script's own parser would end every rank with this error",
-        hint=_commands(typed, corrected) if corrected else with_force(typed),
+        hint=_commands(typed, corrected) if corrected else _FORCE,
         slug="script-argument",
     )
 
@@ -143,4 +145,4 @@ def _commands(typed: Typed, words: Sequence[str], note: str = "") -> str:
     corrected = replace(typed, script=(*typed.script[:1], *words))
     command = compose_retry_command(corrected, (), None)
     noted = f"{command}   # {note}" if command and note else command
-    return "\n".join(filter(None, (noted, with_force(typed))))
+    return "\n".join(filter(None, (noted, _FORCE)))
