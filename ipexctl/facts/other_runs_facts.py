@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import field
+from collections.abc import Iterable, Set
+from dataclasses import field, replace
 
 from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.base.values import by, plain
@@ -53,6 +53,25 @@ class LiveRun:
     @property
     def _age_text(self) -> str:
         return f"for {duration(self.seconds)}" if self.seconds is not None else ""
+
+
+def add_usage(runs: Iterable[LiveRun]) -> LiveRun:
+    """Return a run as its hosts report it together."""
+    first, *others = runs
+    for other in others:
+        first = replace(
+            first,
+            ranks=_add_known(first.ranks, other.ranks),
+            cores=_add_known(first.cores, other.cores),
+            memory=_add_known(first.memory, other.memory),
+            seconds=max(first.seconds or 0, other.seconds or 0) or first.seconds,
+        )
+    return first
+
+
+def _add_known(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _join_parts(*parts: str) -> str:

@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.attempt_record import QueuedRun, RunEnded
+from ipexctl.common.attempt_record import QueuedRun, RunEnded, RunQueued
 from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, HostReport, Mine, QueuePlace
 from ipexctl.remote.connection import link_stream
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.restart import core_queue, name_owners
 from ipexctl.remote.restart.core_queue import STARTED, CoreQueue, cpu_list, cpu_mask, read_tickets
 from ipexctl.remote.restart.keeper import Keeper
+from ipexctl.remote.run_files import journal
 
 REPO = Path(__file__).parents[2]
 FIRST = 4000 + os.getpid() % 2000 * 4  # of the CPUs: tests run side by side
@@ -54,6 +55,25 @@ def waiting(run: str, owner: str = ME) -> QueuedRun:
 def place(before: str = "", using: str = "") -> QueuePlace:
     using_rows = [f"{run} of {ME}" for run in using.split()]
     return QueuePlace([*map(waiting, before.split())], using_rows, False)
+
+
+def test_of_runs_of_one_account_the_queue_says_who_started_each(tmp_path: Path) -> None:
+    for run, by in (("run-1", "ann@desk"), ("run-2", ""), ("run-3", "bob@laptop")):
+        folder = tmp_path / "runs" / run
+        folder.mkdir(parents=True)
+        line = RunQueued(1.0, {"by": by}).document()
+        Path(journal.attempts_path(str(folder), "node01")).write_text(json.dumps(line) + "\n")
+    with (
+        queued("run-1", 10.0, "1"), queued("run-2", 20.0, "1"), queued("run-3", 30.0, "2") as using,
+    ):  # fmt: skip
+        using.go_to("claims")
+        last = CoreQueue("run-9", 90.0, {FIRST + 1, FIRST + 2}, str(tmp_path))
+        try:
+            seen = look(last)
+        finally:
+            last.close()
+    assert [run.owner for run in seen.before] == ["ann@desk", ME]
+    assert seen.using == ["run-3 of bob@laptop"]
 
 
 def test_the_run_that_was_queued_first_is_before_those_that_need_one_of_its_cpus() -> None:

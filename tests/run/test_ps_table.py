@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from ipexctl.common.attempt_record import QueuedRun
+from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.run.command.ps_table import latest_metrics, table_lines
+from ipexctl.run.command.ps_text import other_users_lines
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
 from ipexctl.run.outcome.run_choice import Caller, choose_run
 from tests.refused import refused
@@ -114,6 +116,40 @@ def test_the_first_in_the_queue_names_who_has_its_cores_and_hosts_that_are_away(
     _, _, line, note = shown(queued(2, "next", [], waits), bert)
     assert line.endswith("  place 1, cores used by bert")
     assert note == "next: not reached: node03"
+
+
+@pytest.mark.parametrize(
+    ("width", "ending"),
+    [
+        (80, "  place 3, after bob and 1 more"),
+        (70, "  place 3, after bob"),
+        (120, "  place 3, after 20260101-120009-abcdef of bob and 1 more"),
+    ],
+)
+def test_of_an_earlier_run_of_another_account_the_id_is_left_out_before_the_account(
+    width: int, ending: str
+) -> None:
+    mine = queued(1, "lr-1", [])
+    theirs = QueuedRun(2, "20260101-120009-abcdef", "bob")
+    waits = {"queued": True, "leads": True, "waits": "place 3 in the queue"}
+    before = [QueuedRun(1, mine.id, "ann"), theirs]
+    last = a_run(3, ListedState.QUEUED, "lr-a-long-name", before=before, **waits)
+    other = a_run(4, ListedState.RUNNING, "of-carol", by="carol@desk")
+    lines = shown(last, mine, other, width=width)
+    assert lines[-1].endswith(ending) and len(lines[-1]) <= width
+
+
+def test_a_run_of_another_account_is_one_line_with_all_its_hosts() -> None:
+    on_each = LiveRun(
+        "r1", "bob", False, ranks=2, cores=4, memory=1_500_000_000, seconds=60,
+        cpus=frozenset({1}),
+    )  # fmt: skip
+    unseen = LiveRun("r2", "carol", False)
+    rows = [("node01", on_each), ("node02", replace(on_each, seconds=61)), ("node02", unseen)]
+    assert [str(line) for line in other_users_lines(rows)] == [
+        "also on node[01-02]: bob, 4 ranks, 8 cores, 3.0 GB, for 1 min 1 s",
+        "also on node02: carol",
+    ]
 
 
 def test_hosts_that_several_runs_do_not_reach_are_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +11,16 @@ from typing import Any
 import pytest
 
 from ipexctl.common.attempt_record import AttemptBegins, AttemptRuns, QueuedRun, RunEnded, RunQueued
+from ipexctl.common.processes import user_name
+from ipexctl.remote.facts.read_other_runs import describe_own_run
 from ipexctl.remote.restart.keeper import WAKES, Keeper
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal, queued_runs
 from ipexctl.run.command.ps_table import table_lines
 from ipexctl.run.command.ps_text import run_lines
+from ipexctl.run.command.why_text import why_lines
 from ipexctl.run.jobs.ps import may_wait_again
+from ipexctl.run.jobs.why import Why
 from ipexctl.run.outcome.listed_runs import (
     ListedState,
     merge_runs,
@@ -26,6 +31,7 @@ from ipexctl.run.outcome.run_choice import Caller
 from tests.made import start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"}).document()
+CALLER = Caller("ann@desk", Path("/home/ann"))
 STOPPED = RunEnded("stopped by ann", False, by_user=True).document()
 
 
@@ -117,8 +123,7 @@ def test_a_run_that_ran_is_not_said_to_have_never_started_where_its_host_has_rem
         assert f"  {state} " in first and first.endswith(", queued 19 s ago")
         assert all(line.strip() and "took" not in line for line in rest)
         assert run.removed_from(["node01", "node02", "node03"]) == ["node02"]
-        caller = Caller("ann@desk", Path("/home/ann"))
-        _, line = (line.plain for line in table_lines([run], [run], caller, 1019.0, 80))
+        _, line = (line.plain for line in table_lines([run], [run], CALLER, 1019.0, 80))
         assert "never" not in line and " node02 " in line
 
 
@@ -150,6 +155,34 @@ def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
     last = next(run for run in runs if run.id == ids[0])
     assert name_runs_before(last, runs) == (ids[2], "lr-0.1", f"{ids[3]} of bob")
     assert name_runs_before(next(run for run in runs if run.id == ids[2]), runs) == ()
+
+
+def test_of_a_run_of_this_account_the_hosts_say_who_started_it(host: Host) -> None:
+    waiting = host.add_run(1, RunQueued(1000.0, {"by": "ann@desk", "command": "a.py"}).document())
+    begun, unknown = host.add_run(2, STOPPED), host.add_run(3)
+    kept = journal.create_journal(str(host.root / "runs" / begun), "node01")
+    kept.add({"about": {"by": "bob@laptop", "name": "bert"}, "began": 5.0})
+    seen = [describe_own_run(str(host.root), run) for run in (waiting, begun, unknown)]
+    account = user_name(os.getuid())
+    assert [row["owner"] for row in seen] == ["ann@desk", "bob@laptop", account]
+    assert (seen[0]["command"], seen[1]["name"]) == ("a.py", "bert")
+
+
+@pytest.mark.parametrize(
+    ("any_of", "ranks", "text"),
+    [(1, 1, "1 rank on any of node[01-03]"), (0, 3, "3 ranks on node[01-03]")],
+)
+def test_all_commands_say_alike_on_which_hosts_a_queued_run_will_be(
+    host: Host, any_of: int, ranks: int, text: str
+) -> None:
+    about = {"hosts": ["node01", "node02", "node03"], "ranks": ranks, "any_of": any_of}
+    waiting = host.add_run(1, RunQueued(1000.0, about).document(), order=True)
+    (run,) = merge_runs([read_on_host("node01", host.rows()[waiting])])
+    assert next(why_lines(Why(run, (), 1, 0.0), 80)).endswith(f" · {text}")
+    (line, *_) = map(str, run_lines(run, 1019.0))
+    assert f"  {text}, queued 19 s ago" in line
+    _, row = (line.plain for line in table_lines([run], [run], CALLER, 1019.0, None))
+    assert text.partition(" on ")[2] in row
 
 
 def test_a_run_that_waits_again_is_after_earlier_ones_that_do_not_yet(host: Host) -> None:

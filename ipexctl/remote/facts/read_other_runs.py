@@ -63,9 +63,9 @@ def find_other_runs(root: str = "") -> "list[dict[str, Any]]":
         processes = processes or rank_wrapper.list_processes()
         own = uid == os.getuid()
         counts[uid] += 1
-        name, command = read_name_and_command(root, run) if own and root else ("", "")
-        row = dict(measure_run_usage(pid, processes), run=run, own=own, owner=user_name(uid))
-        runs[uid, pid] = dict(row, name=name, command=command)
+        row = dict(measure_run_usage(pid, processes), run=run, own=own, name="", command="")
+        row["owner"] = user_name(uid)
+        runs[uid, pid] = dict(row, **describe_own_run(root, run)) if own and root else row
     return list(runs.values())
 
 
@@ -143,9 +143,14 @@ def process_age(pid: int) -> "int | None":
     return max(0, int(float(uptime[0]) - float(fields[19]) / os.sysconf("SC_CLK_TCK")))
 
 
-def read_name_and_command(root: str, run: str) -> "tuple[str, str]":
-    """Return (name, command) of a run of this user, from its journal."""
+def describe_own_run(root: str, run: str) -> "dict[str, str]":
+    """Return {name, command, owner} of a run of this account, from its journal."""
     from ipexctl.remote.run_files import journal
 
-    about = journal.read_about(os.path.join(root, "runs", run))
-    return str(about.get("name", ""))[:64], str(about.get("command", ""))[:200]
+    folder = os.path.join(root, "runs", run)
+    about = journal.read_about(folder)
+    return {
+        "name": str(about.get("name", ""))[:64],
+        "command": str(about.get("command", ""))[:200],
+        "owner": journal.read_owner(folder, user_name(os.getuid())),
+    }

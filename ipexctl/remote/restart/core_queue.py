@@ -18,6 +18,7 @@ from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.facts.probe_values import parse_number
 from ipexctl.remote.restart import name_owners
+from ipexctl.remote.run_files import journal
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -40,8 +41,10 @@ STARTED = 0  # the place of a run that has its CPUs
 class CoreQueue:
     """A run's place in the queue. The place of a run is the time at which it was queued."""
 
-    def __init__(self, run_id: str, since: float, cpus: "set[int]") -> None:
+    def __init__(self, run_id: str, since: float, cpus: "set[int]", root: str = "") -> None:
+        """`root`: the folder whose runs say who started them, where people share an account."""
         self.run_id, self.since = run_id, int(since * 1000)
+        self.root, self.owners = root, {}  # type: str, dict[str, str]
         self.cpus = set(cpus) or os.sched_getaffinity(0)
         self.claims = []  # type: list[socket.socket]  # the names of all CPUs, and a ticket
         self.ticket = None  # type: socket.socket | None  # None while another process has its name
@@ -74,18 +77,30 @@ class CoreQueue:
         before = [t for t in tickets if t[2] > STARTED and (t[2], t[1]) < (self.since, self.run_id)]
         before = [ticket for ticket in before if ticket[:2] != own]
         others = [(uid, run) for uid, run, _, _ in using if (uid, run) != own]
-        rows = [describe_run(uid, run) for uid, run in others[:MOST_USING]]
+        rows = ["%s of %s" % (run, self.name_owner(uid, run)) for uid, run in others[:MOST_USING]]
         rows += describe_holders(names, self.cpus, using)
         if not before:  # looking at processes takes longer
             known = {run for _, run, _, _ in using} | {self.run_id}
-            for other in read_other_runs.find_other_runs():
+            for other in read_other_runs.find_other_runs(self.root):
                 cpus = other["cpus"]
                 if ATTEMPT.sub("", other["run"]) not in known and (
                     cpus is None or self.cpus & set(cpus)
                 ):
                     rows.append("%s of %s" % (other["run"], other["owner"]))
-        queued = [QueuedRun(since, run, user_name(u)) for u, run, since, _ in before[:MOST_BEFORE]]
+        queued = [
+            QueuedRun(since, run, self.name_owner(uid, run))
+            for uid, run, since, _ in before[:MOST_BEFORE]
+        ]
         return QueuePlace(queued, rows[:MOST_USING], False)
+
+    def name_owner(self, uid: int, run: str) -> str:
+        """Return who started a run, as `ps` says it; the account, if that is not known here."""
+        user = user_name(uid)
+        if uid != os.getuid() or not self.root:
+            return user
+        if run not in self.owners:
+            self.owners[run] = journal.read_owner(os.path.join(self.root, "runs", run), user)
+        return self.owners[run]
 
     def go_to(self, state: str) -> None:
         """Leave the queue, wait at the run's place, or claim all CPUs; wait if one has an owner.
@@ -169,10 +184,6 @@ def describe_holders(
         if held:
             user = "another user" if owner is None else user_name(owner)
             yield "CPU %s held by %s" % (cpu_list(held), user)
-
-
-def describe_run(uid: int, run: str) -> str:
-    return "%s of %s" % (run, user_name(uid))
 
 
 def cpu_mask(text: str) -> int:

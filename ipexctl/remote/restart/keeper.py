@@ -154,7 +154,7 @@ class Keeper:
         if not self.order.secret:  # then nothing of it may be on a disk
             queued_runs.keep_order(self.folder, self.order)
         cpus = {cpu for rank in self.order.ranks for cpu in rank.cpus}
-        return core_queue.CoreQueue(self.base, queued, cpus)
+        return core_queue.CoreQueue(self.base, queued, cpus, os.path.dirname(self.runs))
 
     def connect_voters(self) -> None:
         """Connect to the voters before this host in the list; a voter listens for later hosts."""
@@ -408,7 +408,9 @@ class Keeper:
         runs = [row for row in queued_runs.list_orders(self.runs, self.name) if row < own]
         owner = user_name(os.getuid())
         return [
-            QueuedRun(int(since * 1000), run, owner)
+            QueuedRun(
+                int(since * 1000), run, journal.read_owner(os.path.join(self.runs, run), owner)
+            )
             for since, run in sorted(runs)
             if not control.is_alive(run, control.keeper_of(self.name))
         ]

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.errors import printable_text
-from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.outcome.listed_runs import (
@@ -43,11 +42,13 @@ FEW = len("-ab")  # characters more, where two runs began in one second
 
 @dataclass(frozen=True)
 class Row:
-    """A run in the table. `tail`: what is written instead of step and loss, "" for these."""
+    """A run in the table. `tail`: what is written instead of step and loss, "" for these;
+    `shorter`: the same in fewer words, where there is no room for all."""
 
     run: ListedRun
     cells: dict[str, str]
     tail: str
+    shorter: tuple[str, ...]
     style: str
 
 
@@ -80,8 +81,13 @@ def table_lines(
     steps = max(len("STEP"), *(len(row.cells["STEP"]) for row in rows if not row.tail), 0)
     lines = [_line(head, "STEP".ljust(steps) + GAP + "LOSS", columns, "bold", width)]
     for row in rows:
+        used = _used_columns(row, columns)
         tail = row.tail or row.cells["STEP"].ljust(steps) + GAP + row.cells["LOSS"]
-        lines.append(_line(row.cells, tail, _used_columns(row, columns), "", width, row.style))
+        if width is not None:
+            room = width - sum(used.values()) - len(GAP) * len(used)
+            texts = (tail, *row.shorter)
+            tail = next((text for text in texts if len(text) <= room), texts[-1])
+        lines.append(_line(row.cells, tail, used, "", width, row.style))
     return lines + [cut_line(Text(text, "yellow"), width) for text in _fold_notes(rows)]
 
 
@@ -149,12 +155,6 @@ def _shorten_ids(first_ids: Collection[str]) -> Callable[[ListedRun], str]:
     return shorten
 
 
-def _hosts_text(run: ListedRun) -> str:
-    hosts = fold(run.about.hosts or tuple(part.host for part in run.seen))
-    chooses = run.state is ListedState.QUEUED and run.about.any_of
-    return f"any of {hosts}" if chooses else hosts
-
-
 def _by(by: str, own: str, *, wide: bool) -> str:
     """Return who started a run, "" for the caller; in a narrow table the user's name, or the
     machine of the caller's own runs on another one."""
@@ -180,7 +180,7 @@ def _make_row(
         "NAME": about.name + attempt if about.name else short(run),
         "STATE": "stalled" if stalled else run.state.value,
         "RANKS": f"{up}/{about.ranks}" if starts else str(about.ranks or run.started),
-        "HOSTS": _hosts_text(run),
+        "HOSTS": run.hosts_text,
         "BY": _by(about.by, caller.by, wide=wide),
         "SINCE": short_duration(since) if run.began else "",
         "ID": short(run),
@@ -193,7 +193,21 @@ def _make_row(
     }
     cells = {name: printable_text(text) for name, text in cells.items()}
     style = "yellow" if stalled else STATE_COLOURS[run.state]
-    return Row(run, cells, printable_text(_tail(run, listed)), style)
+    tail, *shorter = map(printable_text, _tails(run, listed))
+    return Row(run, cells, tail, tuple(shorter), style)
+
+
+def _tails(run: ListedRun, listed: Sequence[ListedRun]) -> tuple[str, ...]:
+    """Return what _tail does, and the place in the queue in fewer and fewer words: whose run is
+    next before it says more than an ID that `ps` does not list."""
+    tail = _tail(run, listed)
+    if not tail or run.state is not ListedState.QUEUED or not run.before:
+        return (tail,)
+    place, last = tail.partition(",")[0], run.before[-1]
+    if last.run in {other.first_id for other in listed}:
+        return tail, f"{place}, after {name_runs_before(run, listed)[-1]}", place
+    more = f" and {len(run.before) - 1} more" * (len(run.before) > 1)
+    return tail, f"{place}, after {last.owner}{more}", f"{place}, after {last.owner}", place
 
 
 def _tail(run: ListedRun, listed: Sequence[ListedRun]) -> str:

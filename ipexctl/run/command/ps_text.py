@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rich.text import Text
 
 from ipexctl.base.sizes import duration, format_bytes
-from ipexctl.facts.other_runs_facts import LiveRun
+from ipexctl.facts.other_runs_facts import LiveRun, add_usage
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
 from ipexctl.run.command.ps_table import (
@@ -60,13 +61,18 @@ def show_runs(
         none = "no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all"
         lines = [Text("no such runs on these hosts" if filtered else none)]
     print_lines(console, lines)
-    others = [other_users_line(host, run) for host, run in listing.other_users]
+    others = other_users_lines(listing.other_users)
     print_lines(console, [cut_line(line, width) for line in others])
     print_lines(console, not_shown(listing.recaps, listing.answered))
 
 
-def other_users_line(host: str, run: LiveRun) -> Text:
-    return Text(f"also on {host}: {run.usage_text}")
+def other_users_lines(rows: Sequence[tuple[str, LiveRun]]) -> list[Text]:
+    """Return a line for each run of another account, with what it uses on all of its hosts."""
+    hosts_of: dict[tuple[str, str], dict[str, LiveRun]] = {}
+    for host, run in rows:
+        hosts_of.setdefault((run.owner, run.id), {})[host] = run
+    lines = [(add_usage(runs.values()), fold(runs)) for runs in hosts_of.values()]
+    return [Text(f"also on {hosts}: {run.usage_text}") for run, hosts in lines]
 
 
 def run_lines(run: ListedRun, now: float) -> list[Text]:
@@ -77,9 +83,9 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     succeeded = f"{ok} of {about.ranks or run.started} ranks succeeded"
     up = 0 if run.state in NO_RANKS else run.started - run.ok
     began = "started" if run.has_start else "queued"
-    ranks = succeeded if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
-    hosts = fold(about.hosts or tuple(part.host for part in run.seen))
-    line.append(f"  {ranks} on {hosts}")
+    ranks = f"{succeeded if run.over or run.all_ok else f'{up} of {about.ranks} ranks'} on "
+    is_queued = run.state is ListedState.QUEUED
+    line.append(f"  {run.ranks_text if is_queued else ranks + run.hosts_text}")
     line.append(f", {began} {duration(now - run.began)} ago" if run.began else "")
     line.append(f" by {about.by}" if about.by else "")
     line.append(", never started" if run.never_began else "")

@@ -7,7 +7,6 @@ from typing import Any
 
 from ipexctl.base.sizes import duration
 from ipexctl.base.wrapping import wrap_text
-from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.hang import diagnosis_layout
 from ipexctl.run.jobs.why import Why
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
@@ -51,7 +50,7 @@ def _first_line(why: Why) -> str:
     """Return the headline: whether the run makes progress, its name and its hosts."""
     run = why.run
     name = f"run {run.name_or_id}"
-    where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
+    where = run.ranks_text
     if why.situation is None or why.diagnosis is None:
         return f"{_describe_without_looks(why)} · {name} · {where}"
     quiet = why.situation.quiet

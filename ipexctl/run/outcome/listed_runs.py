@@ -296,6 +296,19 @@ class ListedRun:
         return [name for name in answered if ran and name in {*self.about.hosts} - known]
 
     @property
+    def hosts_text(self) -> str:
+        """Its hosts; `any of node[01-03]` while it waits for those that are free first."""
+        hosts = fold(self.about.hosts or tuple(report.host for report in self.seen))
+        chooses = self.state is ListedState.QUEUED and self.about.any_of
+        return f"any of {hosts}" if chooses else hosts
+
+    @property
+    def ranks_text(self) -> str:
+        """Such as `1 rank on any of node[01-03]`."""
+        count = self.about.ranks
+        return f"{count} rank{'s' * (count != 1)} on {self.hosts_text}"
+
+    @property
     def queue_text(self) -> str:
         return f"{self.id} is queued" + f": {self.waits}" * bool(self.waits)
 
