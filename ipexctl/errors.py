@@ -72,13 +72,15 @@ class IpexctlError(Exception):
         self.others: tuple[IpexctlError, ...] = ()  # more of them, found in the same pass
         # a typed word, or a part of it, and the right one; ("", option): the option is missing
         self.meant = ("", "")
+        self.meant_at = ("", 0, 0)  # file, line and column of that word, if a file has it
         self.fewer = (0, 0)  # with too many ranks: how many fit, and on each host (0: not a limit)
         super().__init__(self.what)
 
-    def with_meant(self: E, wrong: str, right: str) -> E:
-        """Add what was probably meant instead of a typed word; nothing if `right` is empty. The
-        command line shows the corrected command."""
-        self.meant = (wrong, right) if right else ("", "")
+    def with_meant(self: E, wrong: str, right: str, at: tuple[str, int, int] = ("", 0, 0)) -> E:
+        """Add what was probably meant instead of a word that was typed, or that a file has `at`
+        file, line and column; nothing if `right` is empty. The command line shows the corrected
+        command, or the one that corrects the file."""
+        self.meant, self.meant_at = ((wrong, right), at) if right else (("", ""), ("", 0, 0))
         return self
 
     def with_fewer(self: E, ranks: int, per_host: int = 0) -> E:

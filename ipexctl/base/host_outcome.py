@@ -26,10 +26,19 @@ class HostDown:
     why: str = ""
     hint: str = ""
     unreachable: bool = False  # no connection or no login
+    meant: tuple[str, str] = ("", "")  # as in IpexctlError
+    meant_at: tuple[str, int, int] = ("", 0, 0)
 
     @classmethod
     def of(cls, host: str, e: IpexctlError) -> HostDown:
-        return cls(host, e.slug, e.what, e.why, e.hint, unreachable=isinstance(e, Unreachable))
+        lost = isinstance(e, Unreachable)
+        texts = (host, e.slug, e.what, e.why, e.hint)
+        return cls(*texts, unreachable=lost, meant=e.meant, meant_at=e.meant_at)
+
+    def document(self) -> dict[str, object]:
+        """Return the document for `--json`."""
+        texts = {"host": self.host, "slug": self.slug, "what": self.what, "why": self.why}
+        return {**texts, "hint": self.hint, "unreachable": self.unreachable}
 
     @property
     def state(self) -> HostState:

@@ -12,13 +12,16 @@ from ipexctl.errors import InputError
 
 
 class Bad(Exception):
-    """A text that is invalid; `at` counts characters from its start."""
+    """A text that is invalid; `at` counts characters from its start. `meant`: as in IpexctlError,
+    for a word that stands there."""
 
     def __init__(
-        self, what: str, *, why: str = "", hint: str = "", slug: str = "", at: int = 0
-    ) -> None:
+        self, what: str, *, why: str = "", hint: str = "", slug: str = "", at: int = 0,
+        meant: tuple[str, str] = ("", ""),
+    ) -> None:  # fmt: skip
         super().__init__(what)
         self.what, self.why, self.hint, self.slug, self.at = what, why, hint, slug, at
+        self.meant = meant
 
     def prefixed(self, prefix: str) -> Bad:
         """Return the same error, for a text that does not start where `at` counts from."""
@@ -27,15 +30,16 @@ class Bad(Exception):
     def masked(self, mask: Callable[[str], str]) -> Bad:
         """Return the same error without secrets."""
         what, why, hint = mask(self.what), mask(self.why), mask(self.hint)
-        return Bad(what, why=why, hint=hint, slug=self.slug, at=self.at)
+        return Bad(what, why=why, hint=hint, slug=self.slug, at=self.at, meant=self.meant)
 
     def placed(self, start: Place | None) -> InputError:
         """Return the error for the user; `start` None: the text is from the command line."""
-        if start is None:
-            where = "on the command line"
-        else:
-            where = str(Place(start.source, start.line, start.column + self.at))
-        return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint, slug=self.slug)
+        where, place = "on the command line", ("", 0, 0)
+        if start is not None:
+            place = (start.source, start.line, start.column + self.at)
+            where = str(Place(*place))
+        error = InputError(f"{where}: {self.what}", why=self.why, hint=self.hint, slug=self.slug)
+        return error.with_meant(*self.meant, at=place)
 
 
 @contextmanager
@@ -78,7 +82,11 @@ def ask_if_meant(guess: str) -> str:
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
-    return next(iter(difflib.get_close_matches(word.lower()[:64], list(known), 1)), "")
+    """Return the word with the same letters, if one has them, or else the most similar one."""
+    lower, words = word.lower()[:64], list(known)
+    letters = sorted(lower)
+    swapped = (each for each in words if len(each) == len(lower) and sorted(each) == letters)
+    return next(swapped, "") or next(iter(difflib.get_close_matches(lower, words, 1)), "")
 
 
 def nearest_files(name: str, known: Iterable[str]) -> list[str]:

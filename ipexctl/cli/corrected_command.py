@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.retry_command import without_secrets
 from ipexctl.errors import InputError, IpexctlError
+from ipexctl.local.bounded_read import read_prefix
 
 _USUAL_SCRIPTS = ("train", "main", "run")  # how names of scripts to start begin
 _MOST_SCRIPTS = 2
+_PLAIN = re.compile(r"[\w.-]+")  # words that sed takes as they are
 _PART = r"(?<![\w.-])%s(?![\w.-])"  # a name in a list or pattern, but not a part of another name
 
 
@@ -20,7 +23,9 @@ def add_corrected_command(error: IpexctlError, words: Sequence[str], *, has_scri
     """Put the corrected command line before the other lines of the error's hint. `words`: those
     typed after `ipexctl`; `has_script`: they may end with a script and its arguments."""
     wrong, right = error.meant
-    if wrong:
+    if error.meant_at[0]:
+        command = _correct_file(error, words)
+    elif wrong:
         command = corrected_command(words, wrong, right)
     else:
         command = _spell(_add_option(words, right, has_script=has_script))
@@ -58,6 +63,25 @@ def commands_with_script(words: Sequence[str]) -> list[str]:
     others = [name for name in names if name not in usual]
     meant = [*usual, *others] if len(names) <= _MOST_SCRIPTS else usual
     return [_spell([*words, name]) for name in meant[:_MOST_SCRIPTS]]
+
+
+def _correct_file(error: IpexctlError, words: Sequence[str]) -> str:
+    """Return the command that corrects the word in the file, then the one that was typed; "" if the
+    file does not have it there."""
+    (file, number, column), (wrong, right) = error.meant_at, error.meant
+    if not _PLAIN.fullmatch(wrong) or not _PLAIN.fullmatch(right):
+        return ""
+    try:
+        lines = read_prefix(Path(file)).decode("utf-8").splitlines()
+    except (OSError, ValueError):
+        return ""
+    text = lines[number - 1] if 0 < number <= len(lines) else ""
+    match = re.search(_PART % re.escape(wrong), text)
+    if not match or text.find(wrong) != match.start() or column not in (0, match.start() + 1):
+        return ""
+    change = f"{number}s/{wrong.replace('.', '[.]')}/{right}/"
+    in_place = ("-i", "") if sys.platform == "darwin" else ("-i",)
+    return f"{quote_for_pasting(('sed', *in_place, change, file))} && {_spell(words)}"
 
 
 def _spell(words: Sequence[str]) -> str:

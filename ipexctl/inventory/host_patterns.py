@@ -44,7 +44,7 @@ def select_hosts(
     return replace(inventory, hosts=hosts)
 
 
-def _same_numbers(name: str, other: str) -> bool:
+def same_numbers(name: str, other: str) -> bool:
     """Return whether one may be a misspelling of the other: node05 is none of node03."""
     return re.findall(r"\d+", name) == re.findall(r"\d+", other)
 
@@ -165,4 +165,4 @@ class _Finder:
             why=f"{place.source}:{place.line} has {near}" if place else "",
             hint=self.hint,
             slug="no-host-matches",
-        ).with_meant(name, self._names.get(near, near) if _same_numbers(name, near) else "")
+        ).with_meant(name, self._names.get(near, near) if same_numbers(name, near) else "")

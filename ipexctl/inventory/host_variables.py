@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.located_errors import Bad, ask_if_meant, nearest_word
 from ipexctl.base.place import Place
 from ipexctl.inventory.host_address import parse_bare, parse_count, parse_port, parse_user
 from ipexctl.inventory.inventory import Host
@@ -122,12 +122,14 @@ def apply_variables(
     for key, value in values:
         field, parse = _field_parser(key)
         if parse is None:
-            guess = did_you_mean(key, KNOWN)
+            near = nearest_word(key, KNOWN)
+            guess = ask_if_meant(near)
             if strict and (guess or value.place is None or value.text is None):
                 hint = f"keys of a host: {', '.join(KNOWN)}"
-                raise Bad(
-                    f"{key!r} is not known{guess}", hint=hint, slug="unknown-host-key"
-                ).placed(value.place)
+                what = f"{key!r} is not known{guess}"
+                raise Bad(what, hint=hint, slug="unknown-host-key", meant=(key, near)).placed(
+                    value.place
+                )
             unused.add(key)
             if value.text is not None and _OWN.fullmatch(key):
                 host = replace(host, vars=(*host.vars, (key, value.text)))

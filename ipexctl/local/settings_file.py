@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ipexctl.base import toml
-from ipexctl.base.located_errors import did_you_mean
+from ipexctl.base.located_errors import ask_if_meant, nearest_word
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
@@ -93,11 +93,12 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
         if _setting_kind(key) is None:
             kinds = setting_kinds()
             known = SECTIONS if isinstance(value, dict) else kinds
-            guess = "" if _is_run_option(key) else did_you_mean(key, known)
-            message = f"{origin}: {key!r} is not a setting{guess}"
-            raise InputError(
-                message, hint=f"available settings: {', '.join(kinds)}", slug="setting-unknown"
-            )
+            near = "" if _is_run_option(key) else nearest_word(key, known)
+            message = f"{origin}: {key!r} is not a setting{ask_if_meant(near)}"
+            hint = f"available settings: {', '.join(kinds)}"
+            word, right = (name.rpartition(".")[2] for name in (key, near))
+            error = InputError(message, hint=hint, slug="setting-unknown")
+            raise error.with_meant(word, right, at=(source, _line_of_key(text, key), 0))
         settings[key] = Setting(key, check_setting(key, value, origin), origin)
     return settings
 

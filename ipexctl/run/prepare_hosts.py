@@ -135,7 +135,9 @@ def _merge_host_failures(downs: Sequence[HostDown], succeeded: int, retry: str) 
         why = "\n".join(down.what for down in downs)
         slug = "hosts-not-ready"
     if any(down.state is HostState.UNREACHABLE for down in downs):
-        return Unreachable(what, why=why, hint=hint, slug=slug)
+        meant = next((down for down in downs if any(down.meant)), downs[0])
+        error = Unreachable(what, why=why, hint=hint, slug=slug)
+        return error.with_meant(*meant.meant, at=meant.meant_at)
     only_missing = all(down.slug == "not-installed" for down in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
     return RunFailed(what, why=why, hint=hint, slug=slug, exit_code=code)

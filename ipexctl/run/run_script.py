@@ -204,8 +204,11 @@ def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
 
 
 def _same_name_elsewhere(name: str) -> list[str]:
-    """Return the script of that name in one of the next folders above or below, if only one is."""
+    """Return the script of that name in the current folder, or else in one of the next folders
+    above or below, if only one is."""
     here = Path.cwd()
+    if (here / name).is_file():
+        return [name]
     places = [folder / name for folder in here.parents[:2]]
     found = [path for path in places if path.is_file()]
     for pattern in (f"[!.]*/{name}", f"[!.]*/[!.]*/{name}"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 from xml.etree import ElementTree
@@ -61,7 +61,7 @@ def _host_document(report: Report, host: Host) -> dict[str, Any]:
         "isa": isa.cpu_level(facts.cpu) if facts else "",
         "generation": processors.processor_generation(facts.cpu) if facts else "",
         "facts": _json_value(facts) if facts else None,
-        "error": asdict(down) if down else None,
+        "error": down.document() if down else None,
         "findings": [_finding_document(finding) for finding in report.findings_of(host.name)],
     }
 

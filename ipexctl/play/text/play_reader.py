@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterator
 from collections.abc import Mapping as Values
 from dataclasses import field, replace
 
-from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, locate_errors, nearest_word
+from ipexctl.base.located_errors import (
+    Bad,
+    FoundErrors,
+    ask_if_meant,
+    did_you_mean,
+    locate_errors,
+    nearest_word,
+)
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.play.text.conditions import check_condition
@@ -270,9 +277,16 @@ class _Reader:
         hint = f"use {habit} instead of {key.text}" if habit else ""
         if habit and habit.startswith(_NOTHING):
             hint = f"leave it out: {habit.removeprefix(_NOTHING)}"
-        suggestion = "" if habit else did_you_mean(key.text, near or known)
+        words = near or known
+        nearest = "" if habit else nearest_word(key.text, words)
+        if not nearest:  # `apt`, `aptt`
+            habit = habit or HABITS.get(nearest_word(key.text, HABITS), "")
+            nearest = habit if habit in words else ""
         raise Bad(
-            f"unknown key {key.text[:64]!r} in {label}{suggestion}", hint=hint, slug="unknown-key"
+            f"unknown key {key.text[:64]!r} in {label}{'' if hint else ask_if_meant(nearest)}",
+            hint=hint or ("" if nearest else f"keys: {', '.join(words)}"),
+            slug="unknown-key",
+            meant=(key.text, nearest),
         ).placed(key.place)
 
     def _mapping_items(self, node: Node | None, label: str) -> tuple[tuple[Scalar, Node], ...]:

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
-from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.located_errors import Bad, ask_if_meant, did_you_mean, nearest_word
 from ipexctl.base.option import Seconds as Seconds
 from ipexctl.base.sizes import seconds_of
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
@@ -172,8 +172,9 @@ def _arguments_of(kind: type[Step]) -> str:
 
 
 def unknown_argument(kind: type[Step], name: str) -> Bad:
-    what = f"{kind.keyword} has no argument {name[:64]!r}{did_you_mean(name, step_arguments(kind))}"
-    return Bad(what, hint=_arguments_of(kind), slug="unknown-argument")
+    near = nearest_word(name, step_arguments(kind))
+    what = f"{kind.keyword} has no argument {name[:64]!r}{ask_if_meant(near)}"
+    return Bad(what, hint=_arguments_of(kind), slug="unknown-argument", meant=(name, near))
 
 
 def _given_arguments(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
