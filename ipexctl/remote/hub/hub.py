@@ -261,7 +261,9 @@ class Hub:
     def finish(self, survivors: int) -> "dict[str, int]":
         """Return the surviving processes of each host. `survivors`: those of this host."""
         if self.link is not None:
-            self.all_swept.wait(STOP_WAIT)
+            # a run that is stopped while it begins: no host may know yet where the hub is
+            if self.judge.begun or self.link.connected():
+                self.all_swept.wait(STOP_WAIT)
             self.link.close()
         survivors_of = dict(self.swept)
         survivors_of[self.name] = survivors
