@@ -145,7 +145,10 @@ def prune_cache(limit: int, *, check: bool) -> tuple[Amount, ...]:
 
 
 def _read_amounts(answer: Answer) -> tuple[Amount, ...]:
-    return tuple(item for item in answer.value("found", tuple[Amount, ...]) if item.kind in WORDS)
+    runs = answer.value("runs", tuple[tuple[str, str], ...])
+    found = answer.value("found", tuple[tuple[str, int, int], ...])
+    rows = [(kind, count, size) for kind, count, size in found if kind in WORDS]
+    return tuple(Amount(*row, runs=runs if row[0] == "runs" else ()) for row in rows)
 
 
 def _prune_recap(pruned: PrunedHost, verb: str) -> HostResult:

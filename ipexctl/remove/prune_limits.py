@@ -11,6 +11,7 @@ from ipexctl.local.settings_file import Setting
 from ipexctl.quick_dataclass import dataclass
 
 MB = 1000 * 1000
+SHOWN = 3  # removed runs that are named
 # kind -> singular, plural; as hosts report them
 WORDS = {
     "runs": ("run with its results", "runs with their results"),
@@ -55,18 +56,30 @@ class Amount:
     kind: str
     count: int
     bytes: int
+    runs: tuple[tuple[str, str], ...] = ()  # id and name of those that are removed as a whole
 
 
 def describe_amounts(amounts: tuple[Amount, ...]) -> str:
-    """Return e.g. "3 copies of projects in old runs (600.0 MB), 1 cached file (2.0 MB)"."""
-    texts = [f"{a.count} {WORDS[a.kind][a.count != 1]} ({format_bytes(a.bytes)})" for a in amounts]
-    return ", ".join(texts)
+    """Return e.g. "2 runs with their results (lr-0.1, lr-0.2: 600.0 MB), 1 cached file (2.0 MB)";
+    at most three runs are named."""
+    return ", ".join(map(_describe_amount, amounts))
+
+
+def _describe_amount(amount: Amount) -> str:
+    names = [name or run for run, name in amount.runs]
+    more = f" and {amount.count - SHOWN} more" if amount.count > SHOWN else ""
+    named = f"{', '.join(names[:SHOWN])}{more}: " if names else ""
+    what = WORDS[amount.kind][amount.count != 1]
+    return f"{amount.count} {what} ({named}{format_bytes(amount.bytes)})"
 
 
 def add_amounts(several: list[tuple[Amount, ...]]) -> tuple[Amount, ...]:
-    """Return the sum by kind."""
+    """Return the sum by kind. A run that several hosts remove counts once."""
     sums: dict[str, Amount] = {}
     for amount in (a for amounts in several for a in amounts):
         old = sums.get(amount.kind, Amount(amount.kind, 0, 0))
-        sums[amount.kind] = Amount(amount.kind, old.count + amount.count, old.bytes + amount.bytes)
+        runs = tuple(dict.fromkeys((*old.runs, *amount.runs)))
+        twice = len(old.runs) + len(amount.runs) - len(runs)
+        count, size = old.count + amount.count - twice, old.bytes + amount.bytes
+        sums[amount.kind] = Amount(amount.kind, count, size, runs)
     return tuple(sums[kind] for kind in WORDS if kind in sums)

@@ -129,4 +129,8 @@ def pruned_document(pruned: Pruned) -> dict[str, Any]:
 
 
 def _amounts_document(amounts: tuple[Amount, ...]) -> list[dict[str, Any]]:
-    return [{"kind": a.kind, "count": a.count, "bytes": a.bytes} for a in amounts]
+    return [
+        {"kind": a.kind, "count": a.count, "bytes": a.bytes}
+        | ({"runs": [run for run, _ in a.runs]} if a.runs else {})
+        for a in amounts
+    ]

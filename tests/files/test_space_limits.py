@@ -23,7 +23,13 @@ from ipexctl.project.send_project import Project, Snapshot, answer_yes, read_pro
 from ipexctl.remote.remove import prune_rules
 from ipexctl.remote.run_files import journal
 from ipexctl.remove.prune import prune_cache
-from ipexctl.remove.prune_limits import Amount, PruneLimits, describe_amounts, read_limits
+from ipexctl.remove.prune_limits import (
+    Amount,
+    PruneLimits,
+    add_amounts,
+    describe_amounts,
+    read_limits,
+)
 from ipexctl.terminal.progress import HostProgress
 from tests.cli import ipexctl
 from tests.refused import refused
@@ -226,6 +232,18 @@ def test_amounts_in_words() -> None:
     )
 
 
+def test_runs_that_are_removed_are_named_and_each_counts_once_on_all_hosts() -> None:
+    rows = (("20260101-120000-abcdef", ""), ("20260102-120000-abcdef", "lr-0.1"))
+    on_each = (Amount("runs", 2, 1_000_000, rows),)
+    assert describe_amounts(add_amounts([on_each, on_each])) == (
+        "2 runs with their results (20260101-120000-abcdef, lr-0.1: 2.0 MB)"
+    )
+    many = tuple((f"2026010{n}-120000-abcdef", f"lr-{n}") for n in range(5))
+    assert describe_amounts((Amount("runs", 5, 5, many), Amount("cache", 1, 5))) == (
+        "5 runs with their results (lr-0, lr-1, lr-2 and 2 more: 5 bytes), 1 cached file (5 bytes)"
+    )
+
+
 def test_of_the_cache_what_was_used_longest_ago_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +300,7 @@ def test_strict_limits_of_one_person_do_not_remove_the_runs_of_another(tmp_path:
     pruning.prune_runs()
     left = sorted(path.name for path in (root / "runs").iterdir())
     assert left == ["ann-2", "ann-3", "bob-0", "bob-1", "bob-2", "bob-3"]
+    assert pruning.runs == [("ann-1", "ann-1"), ("ann-0", "ann-0")]
 
 
 def test_runs_of_others_are_removed_by_the_usual_limits(tmp_path: Path) -> None:

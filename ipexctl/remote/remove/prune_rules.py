@@ -35,6 +35,7 @@ if MYPY:
     Tree = dict[str, Any]
 
 KINDS = ("runs", "copies", "blobs")
+MOST_NAMED = 1000  # removed runs that are named: a message has a limit
 MB = 1000 * 1000
 PROGRAMS = ("bootstrap", "hosts")
 UNNAMED = 7 * 86400  # seconds that a blob is kept that no project and no environment names
@@ -45,10 +46,11 @@ LOCKED = 2.0  # seconds to wait for processes that test the lock to see whether 
 def op_prune(call: "Call", root: str, limits: "Limits", check: bool) -> "dict[str, Any]":
     """{root, limits: {copies, runs, days, project_mb, by, others: {runs, days}}, check}
     `by`: whose limits these are; `others`: the limits for runs that somebody else started
-    -> {found: [[kind, count, bytes], ...]}: what is removed, or with `check` would be
+    -> {found: [[kind, count, bytes], ...], runs: [[id, name], ...]}: what is removed, or with
+    `check` would be
     """
     if root_folder.is_absent(root):
-        return {"found": []}
+        return {"found": [], "runs": []}
     pruning = Pruning(root_folder.prepare_root(root), limits, check is True)
     with Heartbeat(call):
         if not pruning.check:
@@ -56,7 +58,8 @@ def op_prune(call: "Call", root: str, limits: "Limits", check: bool) -> "dict[st
             scratch_folder.sweep_scratch_folders()
         pruning.prune_runs()
         pruning.prune_blobs()
-    return {"found": [[kind] + pruning.found[kind] for kind in KINDS if pruning.found[kind][0]]}
+    rows = [[kind] + pruning.found[kind] for kind in KINDS if pruning.found[kind][0]]
+    return {"found": rows, "runs": pruning.runs[:MOST_NAMED]}
 
 
 def op_remove_run(call: "Call", root: str, run_id: str) -> "dict[str, bool]":
@@ -98,6 +101,7 @@ class Pruning:
     def __init__(self, root: str, limits: "Limits", check: bool) -> None:
         self.root, self.limits, self.check = root, limits, check
         self.found = {kind: [0, 0] for kind in KINDS}
+        self.runs = []  # type: list[tuple[str, str]]  # that are removed: id and name
         self.active = run_folders.list_active_runs(root)
 
     def count(self, kind: str, size: int) -> None:
@@ -149,6 +153,8 @@ class Pruning:
         if lock is None:
             return
         try:
+            name = str(journal.read_about(folder).get("name") or "")[:64]
+            self.runs.append((os.path.basename(folder), name))
             self.count("runs", disk_use.size_of(folder))
             if not self.check:
                 shutil.rmtree(folder, ignore_errors=True)
