@@ -21,14 +21,16 @@ from ipexctl.common import (
     run_orders,
     watch_orders,
 )
-from ipexctl.common.message import Message
+from ipexctl.common.message import Message, Variant
 
 START = """\
 # Messages of a run
 
 What the machines of a run say to each other, written from its declarations. Each message is a class
 in `ipexctl/common/` that both sides import; a field without a default has to be there. The
-controller checks every value that a host sends by its type; hosts check the names.
+controller checks every value that a host sends by its type; hosts check the names, and types where
+a message comes from a process that may be another one. Some messages are a family, such as the
+orders of the hub: the document of each one has the name of its class as the `kind`.
 """
 SECTIONS = (
     ("What hosts are told when a run begins", run_orders, "Orders of the controller."),
@@ -53,13 +55,13 @@ def kinds_in(module: ModuleType) -> list[type[Message]]:
 
 
 def _section(title: str, module: ModuleType, what: str) -> str:
-    kinds = [kind for kind in kinds_in(module) if kind.__match_args__ or _name(kind)]
+    kinds = [k for k in kinds_in(module) if k.__match_args__ or _name(k) or issubclass(k, Variant)]
     return f"\n## {title}\n\n{what}\n" + "".join(map(_kind, kinds))
 
 
 def _name(kind: type[Message]) -> str:
-    names = (getattr(kind, word, "") for word in ("event", "order", "copier_event"))
-    return next(filter(None, names), "")
+    name: str = getattr(kind, "event", "")
+    return name
 
 
 def _kind(kind: type[Message]) -> str:

@@ -2,26 +2,26 @@
 to RUN/attempts, and commands read them. Also the questions of commands to its keepers.
 """
 
-from ipexctl.common.message import MYPY, Line, Marked, Message
+from ipexctl.common.message import MYPY, Line, Message, Variant
 
 if MYPY:
     from typing import Any
 
 
-class RecordLine(Marked):
+class RecordLine(Variant):
     """A line of the record: one of the classes below."""
 
 
 class Leads(RecordLine):
     """A host leads now, and ends the terms before. This is not written to RUN/attempts."""
 
-    leads: str
+    host: str
 
 
 class RunQueued(RecordLine):
     """The run waits for CPUs until its first attempt begins. Only RUN/attempts has this line."""
 
-    queued: float  # since when
+    since: float
     about: "dict[str, Any]"
 
 
@@ -47,19 +47,19 @@ class AttemptBegins(RecordLine):
 class AttemptRuns(RecordLine):
     """All hosts of the attempt were ready."""
 
-    running: int
+    attempt: int
 
 
 class AttemptSucceeded(RecordLine):
     """All ranks of the attempt have ended with 0: the run is done when its hosts are."""
 
-    succeeded: int
+    attempt: int
 
 
 class AttemptEnded(RecordLine):
     """The attempt has ended, after its ranks ran or before."""
 
-    ended: int
+    attempt: int
     ran: bool
     again: bool  # it may be repeated
     why: "Line"
@@ -74,17 +74,30 @@ class AttemptEnded(RecordLine):
 class StopNoted(RecordLine):
     """A user has stopped the run: there is to be no further attempt."""
 
-    stop: "Line"  # who
+    by: "Line"
 
 
 class RunEnded(RecordLine):
     """The run is over: no attempt follows."""
 
-    end: "Line"  # why
+    why: "Line"
     well: bool
     by_user: bool = False
     cut_off: bool = False  # only on this host, which lost the others: there, the run may go on
     by: "Line" = ""  # the host that led
+
+
+class KeeperNote(RecordLine):
+    """A problem of this host's keeper. Only RUN/attempts has this line."""
+
+    text: "Line"
+
+
+class WrittenLine(Message):
+    """A line in RUN/attempts."""
+
+    at: float  # seconds since the epoch
+    line: RecordLine
 
 
 class FurtherAttempt(Message):

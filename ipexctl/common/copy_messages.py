@@ -3,42 +3,33 @@ what it orders them. The supervisors pass both on.
 """
 
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
-from ipexctl.common.message import MYPY, Marked, Message
-
-if MYPY:
-    from typing import Any
+from ipexctl.common.message import Variant
 
 
-class CopierSaid(Message):
-    copier_event = ""  # its name in a document
-
-    def document(self) -> "dict[str, Any]":
-        return dict(super().document(), event="shelf", shelf=self.copier_event)
+class CopierEvent(Variant):
+    """What a copy process reports: one of the classes below."""
 
 
-class CopierServes(CopierSaid):
+class CopierServes(CopierEvent):
     """The process serves its parts at this port: sent once, and again after it was killed."""
 
-    copier_event = "serves"
     port: int  # where it serves its parts, 0 if no other host needs them
     address: str = ""  # as the hub knows it
 
 
-class CopierNote(CopierSaid):
-    copier_event = "note"
+class CopierNote(CopierEvent):
+    """Something that users should know."""
+
     text: str
 
 
-class CopierEnded(CopierSaid):
+class CopierEnded(CopierEvent):
     """The host's copy processes have ended; its supervisor reports that."""
 
-    copier_event = "ended"
 
-
-class PartFound(CopierSaid):
+class PartFound(CopierEvent):
     """The host has a finished part of a checkpoint."""
 
-    copier_event = "ready"
     name: str  # its key: checkpoint_names.checkpoint_key
     stamp: str  # as it was found
     names: "list[str]"  # of its files
@@ -49,79 +40,75 @@ class PartFound(CopierSaid):
     gap: float = 0.0  # seconds, the longest time between two files of a checkpoint so far
 
 
-class PartAbsent(CopierSaid):
+class PartAbsent(CopierEvent):
     """The host has no part of a checkpoint."""
 
-    copier_event = "none"
     name: str
 
 
-class PartKept(CopierSaid):
+class PartKept(CopierEvent):
     """A part is kept on the disk of the host that wrote it."""
 
-    copier_event = "kept"
     number: int
     sha: str  # as in CopiedPart
     list: int
     bytes: int
 
 
-class PartCopied(CopierSaid):
+class PartCopied(CopierEvent):
     """A part is on the disk of the partner, which reports that."""
 
-    copier_event = "copied"
     number: int
     of: str  # the host that wrote it
 
 
-class ManifestWritten(CopierSaid):
-    copier_event = "published"
+class ManifestWritten(CopierEvent):
+    """The manifest of a checkpoint is on the disk of the host."""
+
     number: int
 
 
-class CopyFailed(CopierSaid):
-    copier_event = "failed"
+class CopyFailed(CopierEvent):
+    """The host could not do its part of a checkpoint."""
+
     number: int
     why: str  # empty if the script wrote to the checkpoint meanwhile
     of: "str | None" = None  # whose part it was to copy
 
 
-KINDS = {kind.copier_event: kind for kind in CopierSaid.__subclasses__()}
-
-
-def read(document: "dict[str, Any]") -> CopierSaid:
-    return KINDS[document["shelf"]].read(document)
-
-
 # --- orders --------------------------------------------------------------------------------------
 
 
-class CopyOrder(Marked):
+class CopyOrder(Variant):
     """An order for a copy process: one of the classes below."""
 
 
 class SeekPart(CopyOrder):
     """Report the part of a checkpoint once it is finished, or that there is none."""
 
-    seek: str  # its name
+    name: str
 
 
 class NoteWait(CopyOrder):
     """Note why a checkpoint is not copied yet, for commands that ask this host."""
 
-    waits: str  # its name
+    name: str
     why: str
 
 
 class KeepPart(CopyOrder):
-    keep: int  # its number
+    """Copy the host's part of a checkpoint on its own disk."""
+
+    number: int
     name: str
     stamp: str  # as it was found
     without: "list[str]" = []  # files that another host has written
 
 
 class CopyPart(CopyOrder):
-    copy: int  # its number
+    """Fetch a part from the host whose partner this one is."""
+
+    number: int
     of: str  # the host that wrote it
     part: CopiedPart
     at: "tuple[str, int]"  # where that host serves it
@@ -130,10 +117,10 @@ class CopyPart(CopyOrder):
 class WriteManifest(CopyOrder):
     """Publish a checkpoint of which every part is on two hosts."""
 
-    publish: Manifest
+    manifest: Manifest
 
 
 class WithdrawManifest(CopyOrder):
     """Withdraw a checkpoint that was published without a part found later."""
 
-    withdraw: int  # its number
+    number: int

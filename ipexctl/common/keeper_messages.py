@@ -1,8 +1,8 @@
 """Messages between the keepers of a run with --restarts."""
 
-from ipexctl.common.attempt_record import QueuedRun, RunEnded
+from ipexctl.common.attempt_record import QueuedRun, RecordLine, RunEnded
 from ipexctl.common.checkpoint_reports import CopiedPart
-from ipexctl.common.message import MYPY, Line, Marked, Message
+from ipexctl.common.message import MYPY, Line, Message, Variant
 from ipexctl.common.run_orders import StartOrder
 
 if MYPY:
@@ -122,7 +122,7 @@ class KeeperOrder(Message):
 # --- between keepers -----------------------------------------------------------------------------
 
 
-class KeeperSaid(Marked):
+class KeeperMessage(Variant):
     """A message between keepers: one of the classes below."""
 
 
@@ -131,11 +131,11 @@ class LogEntry(Message):
 
     index: int
     term: int
-    line: "dict[str, Any] | None" = None  # of common/attempt_record.py
+    line: "RecordLine | None" = None
     line_term: int = 0  # of the leader that added the line, which may be an earlier one
 
 
-class Vote(KeeperSaid):
+class Vote(KeeperMessage):
     """A message of Raft. No pickle: who has the key of a run could run any program by it."""
 
     vote: str  # its kind, as PySyncObj calls it
@@ -143,11 +143,15 @@ class Vote(KeeperSaid):
     entries: "list[LogEntry]" = []
 
 
-class Mine(KeeperSaid):
-    mine: HostReport
+class HostReported(KeeperMessage):
+    """The state of the sender's part."""
+
+    report: HostReport
 
 
-class Ordered(KeeperSaid):
+class LeaderOrdered(KeeperMessage):
+    """The state that the receiver has to reach."""
+
     order: KeeperOrder
     term: int  # of the leader
-    lines: "list[dict[str, Any]]" = []  # the record, for hosts that do not vote
+    lines: "list[RecordLine]" = []  # the record, for hosts that do not vote

@@ -61,6 +61,12 @@ class Message(object):
     @classmethod
     def read(cls, document: "dict[str, Any]") -> "Self":
         """Return the message in a document; names that are not declared are ignored."""
+        return cls.read_fields(document)
+
+    @classmethod
+    def read_fields(cls, document: "dict[str, Any]") -> "Self":
+        if not isinstance(document, dict):
+            raise TypeError("%s: not an object: %.80r" % (cls.__name__, document))
         keys = {name: cls._keys.get(name, name) for name in cls._names}
         values = {name: document[key] for name, key in keys.items() if key in document}
         for name in values.keys() & cls._inner.keys():
@@ -102,23 +108,36 @@ class Message(object):
         return "%s(%s)" % (type(self).__name__, ", ".join(values))
 
 
-class Marked(Message):
-    """One of several messages: the name of its first field is its mark, by which it is known."""
+class Variant(Message):
+    """One of several messages. A class directly below this one is a family, such as the orders of
+    the hub; the classes below that are its messages. A document names the class as its `kind`, and
+    `read` of the family returns the message of that kind."""
 
-    @property
-    def mark(self) -> str:
-        return self._names[0]
+    variants = {}  # type: dict[str, type[Variant]]  # the messages of the family by name
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if Variant in cls.__bases__:
+            cls.variants = {}
+        else:
+            cls.variants[cls.__name__] = cls
+
+    def document(self) -> "dict[str, Any]":
+        return dict(super().document(), kind=type(self).__name__)
+
+    @classmethod
+    def read(cls, document: "dict[str, Any]") -> "Self":
+        """Return the message in a document. Raise TypeError if it is not one of these."""
+        kind = cls.kind_of(document) if isinstance(document, dict) else None
+        if kind is None:
+            raise TypeError("%s: not a message of it: %.80r" % (cls.__name__, document))
+        return kind.read_fields(document)
 
     @classmethod
     def kind_of(cls, document: "dict[str, Any]") -> "type[Self] | None":
-        """Return the message's class; None for a kind that only a later version sends."""
-        return next((kind for kind in cls.__subclasses__() if kind._names[0] in document), None)
-
-    @classmethod
-    def any_of(cls, document: "dict[str, Any]") -> "Self | None":
-        """Return the message; None for a kind that only a later version sends."""
-        kind = cls.kind_of(document)
-        return kind.read(document) if kind else None
+        """Return the class of the message in a document, None if it is not one of these."""
+        kind = cls.variants.get(str(document.get("kind")))
+        return kind if kind is not None and issubclass(kind, cls) else None
 
 
 PLAIN = {  # type: dict[str, Any]

@@ -1,12 +1,9 @@
-"""Messages of a command that watches a run to its hosts. The first field of each is its mark."""
+"""Messages of a command that watches a run to its hosts."""
 
-from ipexctl.common.message import MYPY, Marked, Message
-
-if MYPY:
-    from typing import Any
+from ipexctl.common.message import Message, Variant
 
 
-class WatchOrder(Message):
+class WatchStart(Message):
     """How a command watches a run on a host: where it starts reading, how much is sent ahead."""
 
     root: str
@@ -19,52 +16,47 @@ class WatchOrder(Message):
     logs: "list[tuple[int | str, int]]"  # (rank or program, bytes of its log already read)
 
 
-class Said(Marked):
-    def document(self) -> "dict[str, Any]":
-        """Return the document with the mark, even if that has its default value."""
-        return {self.mark: getattr(self, self.mark), **super().document()}
+class WatchOrder(Variant):
+    """An order of a command that watches: one of the classes below."""
 
 
-class Ping(Said):
+class Ping(WatchOrder):
     """The command is alive."""
 
-    ping: bool = True
 
-
-class Shown(Said):
+class Shown(WatchOrder):
     """This many more bytes of output were shown: as many may be sent."""
 
-    shown: int
+    bytes: int
 
 
-class Interrupt(Said):
+class Interrupt(WatchOrder):
     """An order for the hub: end the ranks, and give them this many seconds."""
 
-    interrupt: str  # who wants it
+    by: str
     seconds: float
 
 
-class Doubt(Said):
+class Doubt(WatchOrder):
     """A message to the hub: this command does not reach a host."""
 
-    doubt: str
+    host: str
     why: str
 
 
-class CannotGoOn(Said):
+class CannotGoOn(WatchOrder):
     """A message to the hub: a host could not do its part."""
 
-    broken: str
+    host: str
     why: str
 
 
-class HubAt(Said):
+class HubAt(WatchOrder):
     """A message to the other hosts: the address at which the hub listens."""
 
-    hub: "tuple[str, int]"
+    address: str
+    port: int
 
 
-class EndPart(Said):
+class EndPart(WatchOrder):
     """The run is over: the host ends what is left of it."""
-
-    stop: bool = True

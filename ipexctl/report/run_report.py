@@ -175,7 +175,7 @@ def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str, s
     answers = ask_run_hosts(
         fleet, run, "restart.attempts.record", form=RecordAnswer, run_id=run.first_id
     )
-    records = sorted((read_record(answer["story"]) for answer in answers.values()), key=len)
+    records = sorted((read_record(answer["lines"]) for answer in answers.values()), key=len)
     lines = filter_attempts(records[-1] if records else ())
     return tuple((line.attempt, line.checkpoint, explain_beginning(line)) for line in lines)
 

@@ -90,7 +90,7 @@ class RecordAnswer:
     """What a host's answer about the record of a run must have."""
 
     alive: bool
-    story: tuple[dict[str, Any], ...]
+    lines: tuple[dict[str, Any], ...]
 
 
 def read_record(raw: Any) -> tuple[RecordLine, ...]:
@@ -223,11 +223,11 @@ class Attempts:
                 for text in describe_attempts(self.attempts, self.endings):
                     self.painter.note(text)
                 if line and result.exit_code:
-                    result = self._note_end(result, number, line.end)
+                    result = self._note_end(result, number, line.why)
                 returned = [host for host in self.silent if result.is_reachable(host.name)]
                 fan_out(returned, self._reconnect_host)
                 if self.interrupts.count > pressed or (line and line.by_user):
-                    by, cause = verdict.INTERRUPTED, line.end if line else ""
+                    by, cause = verdict.INTERRUPTED, line.why if line else ""
                     result = replace(result, exit_code=EXIT_INTERRUPTED, ended_by=by, cause=cause)
                 if line and not line.cut_off and (notifier := self.painter.notifier):
                     notifier.report_end(result, self.run_id, line.by, is_hub=False)
@@ -272,7 +272,7 @@ class Attempts:
             result = self._show_attempt(line)
             return self.follow(result) if result else DetachedRun(self.run_id)
         raise RunFailed(
-            f"{self.run_id} has left the queue: {line.end}",
+            f"{self.run_id} has left the queue: {line.why}",
             exit_code=EXIT_INTERRUPTED if line.by_user else EXIT_NOT_STARTED,
             slug="run-left-queue",
         )
@@ -323,12 +323,12 @@ class Attempts:
         """Return the record of the run as each host has it."""
         answers = self._ask_hosts("record", RecordAnswer)
         self.alive = any(answer["alive"] is True for answer in answers)
-        records = [read_record(answer["story"]) for answer in answers]
+        records = [read_record(answer["lines"]) for answer in answers]
         for line in (line for record in records for line in record):
             if isinstance(line, AttemptBegins):
                 self.attempts[line.attempt] = line
             elif isinstance(line, AttemptEnded):
-                self.endings[line.ended] = line
+                self.endings[line.attempt] = line
         return records
 
     def _read_run(self) -> ListedRun | None:

@@ -6,7 +6,21 @@ import socket
 
 import pytest
 
-from ipexctl.common.copy_messages import CopyOrder
+from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
+from ipexctl.common.copy_messages import (
+    CopierEvent,
+    CopierNote,
+    CopyFailed,
+    CopyOrder,
+    KeepPart,
+    ManifestWritten,
+    PartAbsent,
+    PartFound,
+    PartKept,
+    SeekPart,
+    WithdrawManifest,
+    WriteManifest,
+)
 from ipexctl.remote.checkpoints import copy_link, copy_requests
 from ipexctl.remote.checkpoints.copy_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
@@ -32,7 +46,8 @@ class Hub:
         found = []
         try:
             while True:
-                found.append(copy_link.receive_packet(self.link))
+                packet = copy_link.receive_packet(self.link)
+                found.append(CopierEvent.read(packet).check())
         except BlockingIOError:
             return found
 
@@ -41,8 +56,8 @@ class Hub:
             self.worker.look()
         return self.said()
 
-    def tell(self, **order):
-        self.worker.obey(CopyOrder.any_of(order))
+    def tell(self, order):
+        self.worker.obey(CopyOrder.read(order.document()).check())
         return self.said()
 
 
@@ -56,24 +71,21 @@ def hub(tmp_path):
 
 def test_what_was_sent_with_the_project_is_no_checkpoint_of_the_run_until_it_is_written(hub):
     assert hub.looks() == []
-    assert hub.tell(seek="out/c-0") == []
-    assert [(m["shelf"], m["name"]) for m in hub.looks(3)] == [("none", "out/c-0")]
+    assert hub.tell(SeekPart("out/c-0")) == []
+    assert hub.looks(3) == [PartAbsent("out/c-0")]
     zipped(hub.work / "out/c-0/model.pt", 5000)
-    assert [m["shelf"] for m in hub.looks()] == ["ready"]
+    assert [type(message) for message in hub.looks()] == [PartFound]
 
 
 def test_two_equal_looks_and_a_finished_file_make_it_ready_once(hub):
     zipped(hub.work / "out/c-1/model.pt")
     assert hub.looks(1) == []
-    (ready,) = hub.looks(1)
-    assert (ready["shelf"], ready["name"], ready["names"]) == (
-        "ready",
-        "out/c-1",
-        ["out/c-1/model.pt"],
-    )
+    (found,) = hub.looks(1)
+    assert isinstance(found, PartFound)
+    assert (found.name, found.names) == ("out/c-1", ["out/c-1/model.pt"])
     assert hub.looks(3) == []
-    (again,) = [*hub.tell(seek="out/c-1"), *hub.looks(1)]
-    assert {**again, "age": 0} == {**ready, "age": 0}
+    (again,) = [*hub.tell(SeekPart("out/c-1")), *hub.looks(1)]
+    assert again.replace(age=0.0) == found.replace(age=0.0)
     (hub.work / "out/c-2").mkdir()
     (hub.work / "out/c-2/model.pt").write_bytes(b"PK\3\4 cut")
     assert hub.looks(3) == []
@@ -82,25 +94,27 @@ def test_two_equal_looks_and_a_finished_file_make_it_ready_once(hub):
 def test_it_is_kept_and_published_as_ordered(hub):
     zipped(hub.work / "out/c-1/model.pt")
     (ready,) = hub.looks()
-    (kept,) = hub.tell(keep=1, name="out/c-1", stamp=ready["stamp"])
-    part = {name: kept[name] for name in ("sha", "list", "bytes")}
-    manifest = {"number": 1, "name": "out/c-1", "step": 1, "parts": {"a": part}}
-    manifest["holders"] = {"a": ["a"]}
-    (done,) = hub.tell(publish=dict(manifest, age=40.0))
+    (kept,) = hub.tell(KeepPart(1, "out/c-1", ready.stamp))
+    assert isinstance(kept, PartKept) and kept.number == 1
+    part = CopiedPart(kept.sha, kept.list, kept.bytes)
+    manifest = Manifest(
+        number=1, name="out/c-1", step=1, parts={"a": part}, holders={"a": ["a"]}, age=40.0
+    )
+    assert hub.tell(WriteManifest(manifest)) == [ManifestWritten(1)]
     (found,) = copy_requests.report_checkpoint_copies("a", hub.worker.copies).manifests
-    row = found.document()
-    assert 40.0 <= row["age"] < 45.0  # since it was written
-    assert (done["shelf"], list(hub.worker.copies.read_manifests())) == ("published", [1])
-    hub.tell(publish=dict(manifest, age=0.0, number=2, parts={"a": dict(part, sha="0" * 64)}))
+    assert 40.0 <= found.age < 45.0  # since it was written
     assert list(hub.worker.copies.read_manifests()) == [1]
-    (failed,) = hub.tell(keep=3, name="out/c-1", stamp="another")
-    assert (failed["shelf"], failed["why"]) == ("failed", "")
-    hub.tell(withdraw=1)
+    other = {"a": part.replace(sha="0" * 64)}
+    (failed,) = hub.tell(WriteManifest(manifest.replace(age=0.0, number=2, parts=other)))
+    assert isinstance(failed, CopyFailed) and "a part of out/c-1 is not here" in failed.why
+    assert list(hub.worker.copies.read_manifests()) == [1]
+    assert hub.tell(KeepPart(3, "out/c-1", "another")) == [CopyFailed(3, "")]
+    assert hub.tell(WithdrawManifest(1)) == []
     assert list(hub.worker.copies.read_manifests()) == []
 
 
 def ready(messages):
-    return [sorted(m["names"]) for m in messages if m["shelf"] == "ready"]
+    return [sorted(m.names) for m in messages if isinstance(m, PartFound)]
 
 
 def test_plain_names_are_one_checkpoint_and_no_half_of_it_is_reported(hub):
@@ -109,7 +123,7 @@ def test_plain_names_are_one_checkpoint_and_no_half_of_it_is_reported(hub):
     both = ["out/model.pt", "out/optim.pt"]
     messages = hub.looks()
     assert ready(messages) == [both]
-    (note,) = (m["text"] for m in messages if m["shelf"] == "note")
+    (note,) = (m.text for m in messages if isinstance(m, CopierNote))
     assert note == "out/model.pt and out/optim.pt are taken together as one checkpoint"
     zipped(hub.work / "out/model.pt", 5000)
     assert ready(hub.looks(5)) == []
@@ -141,7 +155,7 @@ def test_a_checkpoint_that_is_always_being_written_is_noted_once(hub, monkeypatc
     hub.worker.progress = now[0]
     for size in range(1, 100):
         (hub.work / "out/last.pt").write_bytes(b"x" * size)
-        notes += [m["text"] for m in hub.looks(1) if m["shelf"] == "note"]
+        notes += [m.text for m in hub.looks(1) if isinstance(m, CopierNote)]
         now[0] += 2.0
         assert bool(notes) == (now[0] - 1000.0 > 62.0)
     (note,) = notes
@@ -160,6 +174,6 @@ def test_what_is_written_beside_a_laid_out_pair_makes_a_pair_again(hub):
     hub.worker.habits.usual.clear()
     assert hub.looks(3) == []
     zipped(hub.work / "out/model.pt", 5000)
-    (found,) = (m for m in hub.looks() if m["shelf"] == "ready")
-    assert found["names"] == ["out/config.pt", "out/model.pt"]
-    assert found["inherited"] == ["out/config.pt"]
+    (found,) = (m for m in hub.looks() if isinstance(m, PartFound))
+    assert found.names == ["out/config.pt", "out/model.pt"]
+    assert found.inherited == ["out/config.pt"]

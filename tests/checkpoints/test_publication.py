@@ -7,20 +7,34 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common import copy_messages
+from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.common.copy_messages import (
+    CopierEnded,
+    CopierEvent,
+    CopierNote,
     CopierServes,
     CopyFailed,
+    CopyOrder,
+    CopyPart,
+    KeepPart,
     ManifestWritten,
     PartAbsent,
     PartCopied,
     PartFound,
     PartKept,
+    SeekPart,
+    WithdrawManifest,
+    WriteManifest,
 )
+from ipexctl.common.hub_orders import HostOrder, TellCopier
 from ipexctl.remote.checkpoints.publication import AGAIN, Publication
 from ipexctl.remote.hub import judge
 
 HOSTS = ["a", "b", "c"]
+
+
+def part_found(name: str, stamp: str = "1", **more: Any) -> PartFound:
+    return PartFound(name, stamp, **{"names": ["m.pt"], "needs": [], "age": 0.0, **more})
 
 
 class Cluster:
@@ -28,56 +42,60 @@ class Cluster:
 
     def __init__(self, hosts: list[str] = HOSTS) -> None:
         self.hub = Publication(hosts)
-        self.files: dict[str, dict[str, dict[str, Any]]] = {host: {} for host in hosts}
+        self.files: dict[str, dict[str, PartFound]] = {host: {} for host in hosts}
         self.disk: dict[str, set[str]] = {host: set() for host in hosts}
-        self.manifests: dict[str, dict[int, dict]] = {host: {} for host in hosts}
+        self.manifests: dict[str, dict[int, Manifest]] = {host: {} for host in hosts}
         self.facts: list[dict] = []
-        self.orders: list[tuple[str, dict]] = []
+        self.orders: list[tuple[str, CopyOrder]] = []
         self.now = 0.0
         for host in hosts:
-            self.say(host, "serves", address=host, port=1)
+            self.say(host, CopierServes(1, host))
 
-    def say(self, host: str, what: str, **more: Any) -> None:
-        more = {"age": 0.0, **more} if what == "ready" else more
-        self.hub.take(host, copy_messages.read({"shelf": what, **more}), self.now)
+    def say(self, host: str, message: CopierEvent) -> None:
+        sent = CopierEvent.read(message.document()).check()
+        assert sent == message
+        self.hub.take(host, sent, self.now)
         self.hub.begin(self.now)
-        self.orders += self.hub.orders
+        self.collect()
+
+    def collect(self) -> None:
+        """Take the orders as hosts get them, and the facts."""
+        for host, order in self.hub.orders:
+            read = HostOrder.read(order.document()).check()
+            assert isinstance(read, TellCopier) and read.document() == order.document()
+            self.orders.append((host, read.order))
         self.facts += self.hub.facts
         self.hub.orders, self.hub.facts = [], []
 
-    def write(self, host: str, name: str, *, stamp: str = "1", names=("m.pt",), needs=()) -> None:
-        self.files[host][name] = {"stamp": stamp, "names": list(names), "needs": list(needs)}
-        self.say(host, "ready", name=name, **self.files[host][name])
+    def write(self, host: str, name: str, **more: Any) -> None:
+        self.files[host][name] = part_found(name, **more)
+        self.say(host, self.files[host][name])
 
-    def obey(self, host: str, order: dict) -> None:
-        order = order["shelf"]
-        if "seek" in order:
-            name = order["seek"]
-            found = self.files[host].get(name)
-            self.say(host, "ready" if found else "none", name=name, **(found or {}))
-        elif "keep" in order:
-            found = self.files[host].get(order["name"])
-            number = order["keep"]
-            if not found or found["stamp"] != order["stamp"]:
-                self.say(host, "failed", number=number, why="")
-                return
-            sha = f"{host}:{order['name']}:{order['stamp']}"
-            self.disk[host].add(sha)
-            self.say(host, "kept", number=number, sha=sha, list=1, bytes=5)
-        elif "copy" in order:
-            assert order["part"]["sha"] in self.disk[order["of"]]
-            self.disk[host].add(order["part"]["sha"])
-            self.say(host, "copied", number=order["copy"], of=order["of"])
-        elif "publish" in order:
-            manifest = self.published = order["publish"]
-            for writer, part in manifest["parts"].items():
-                if host in manifest["holders"][writer]:
-                    assert part["sha"] in self.disk[host]
-            self.manifests[host][manifest["number"]] = manifest
-            self.say(host, "published", number=manifest["number"])
-        elif "withdraw" in order:
-            mine = self.manifests[host].items()
-            self.manifests[host] = {n: m for n, m in mine if n != order["withdraw"]}
+    def obey(self, host: str, order: CopyOrder) -> None:
+        match order:
+            case SeekPart(name):
+                self.say(host, self.files[host].get(name) or PartAbsent(name))
+            case KeepPart(number, name, stamp):
+                found = self.files[host].get(name)
+                if not found or found.stamp != stamp:
+                    self.say(host, CopyFailed(number, ""))
+                    return
+                sha = f"{host}:{name}:{stamp}"
+                self.disk[host].add(sha)
+                self.say(host, PartKept(number, sha, 1, 5))
+            case CopyPart(number, writer, CopiedPart(sha)):
+                assert sha in self.disk[writer]
+                self.disk[host].add(sha)
+                self.say(host, PartCopied(number, writer))
+            case WriteManifest(manifest):
+                self.published = manifest
+                for writer, part in manifest.parts.items():
+                    if host in manifest.holders[writer]:
+                        assert part.sha in self.disk[host]
+                self.manifests[host][manifest.number] = manifest
+                self.say(host, ManifestWritten(manifest.number))
+            case WithdrawManifest(number):
+                self.manifests[host].pop(number, None)
 
     def run(self, chance: random.Random | None = None) -> None:
         while self.orders:
@@ -112,12 +130,12 @@ def test_the_age_of_a_checkpoint_counts_from_when_its_last_part_was_written():
     """Not from when it was found, or its copy ended."""
     made = Cluster()
     for host, age in (("a", 9.0), ("b", 4.0)):
-        made.files[host]["c-1"] = {"stamp": "1", "names": [host], "needs": [], "age": age}
-    made.say("a", "ready", name="c-1", **made.files["a"]["c-1"])
+        made.files[host]["c-1"] = part_found("c-1", names=[host], age=age)
+    made.say("a", made.files["a"]["c-1"])
     made.obey(*made.orders.pop(0))  # b is asked for its part
     made.now = 10.0
     made.run()
-    assert (made.published["age"], made.facts[-1]["seconds"]) == (14.0, 14.0)
+    assert (made.published.age, made.facts[-1]["seconds"]) == (14.0, 14.0)
 
 
 def test_one_host_keeps_its_own():
@@ -135,7 +153,7 @@ def test_shards_are_one_checkpoint_once_all_are_there():
     made.write("a", "c-1", names=["__0_0.distcp", ".metadata"], needs=["__1_0.distcp"])
     made.run()
     assert made.complete == ["c-1"]
-    assert {len(m[1]["parts"]) for m in made.manifests.values() if m} == {2}
+    assert {len(m[1].parts) for m in made.manifests.values() if m} == {2}
 
 
 def test_of_several_the_newest_is_copied_and_older_ones_never_after_it():
@@ -154,7 +172,7 @@ def test_of_several_the_newest_is_copied_and_older_ones_never_after_it():
 def test_what_changes_while_it_is_copied_is_dropped():
     made = Cluster()
     made.write("a", "c-1")
-    made.files["a"]["c-1"]["stamp"] = "2"
+    made.files["a"]["c-1"] = part_found("c-1", "2")
     made.run()
     assert made.complete == []
     made.write("a", "c-1", stamp="2")
@@ -168,7 +186,7 @@ def test_a_file_that_one_host_overwrites_is_published_each_time():
         made.write("a", "last.ckpt", stamp=stamp)
         made.run()
     assert made.complete == ["last.ckpt"] * 3
-    assert made.manifests["a"][3]["parts"]["a"]["sha"] == "a:last.ckpt:3"
+    assert made.manifests["a"][3].parts["a"].sha == "a:last.ckpt:3"
 
 
 def test_names_that_several_hosts_overwrite_are_not_mixed():
@@ -199,26 +217,24 @@ def test_plain_names_that_hosts_write_in_turn_are_complete_once_each_has_written
         made.write(second, "*", stamp=str(step), names=[f"out/rank{second}.pt"])
         made.run()
         assert len(made.complete) == step
-        shas = [part["sha"] for part in made.published["parts"].values()]
+        shas = [part.sha for part in made.published.parts.values()]
         assert {sha.rpartition(":")[2] for sha in shas} == {str(step)}
     for stamp in "5678":  # b writes no more
         made.write("a", "*", stamp=stamp, names=["out/ranka.pt"])
         made.run()
-    assert made.published["parts"]["a"]["sha"].endswith(("7", "8"))
+    assert made.published.parts["a"].sha.endswith(("7", "8"))
 
 
 def test_a_plain_name_that_another_host_has_from_before_is_not_its_part() -> None:
     made = Cluster()
     made.write("a", "*", names=["out/model.pt", "out/optim.pt"])
-    made.files["b"]["*"] = {
-        "stamp": "1", "names": ["out/b.log", "out/model.pt"], "needs": [],
-        "inherited": ["out/model.pt"],
-    }  # fmt: skip
+    names = ["out/b.log", "out/model.pt"]
+    made.files["b"]["*"] = part_found("*", names=names, inherited=["out/model.pt"])
     kept = []
     while made.orders:
         host, order = made.orders.pop(0)
-        if "keep" in order["shelf"]:
-            kept.append((host, order["shelf"]["without"]))
+        if isinstance(order, KeepPart):
+            kept.append((host, order.without))
         made.obey(host, order)
     assert kept == [("a", []), ("b", ["out/model.pt"])]
     assert len(made.complete) == 1
@@ -253,15 +269,16 @@ def test_a_part_that_comes_late_withdraws_what_was_published_and_is_waited_for_f
 def test_what_failed_is_tried_again_later():
     made = Cluster()
     made.write("a", "c-1")
-    while "copy" not in made.orders[0][1]["shelf"]:
+    while not isinstance(made.orders[0][1], CopyPart):
         made.obey(*made.orders.pop(0))
     host, order = made.orders.pop(0)
-    made.say(host, "failed", number=order["shelf"]["copy"], why="no room")
+    assert isinstance(order, CopyPart)
+    made.say(host, CopyFailed(order.number, "no room"))
     made.run()
     assert made.complete == []
     made.now = AGAIN + 1
     made.hub.begin(made.now)
-    made.orders, made.hub.orders = made.hub.orders, []
+    made.collect()
     made.run()
     assert made.complete == ["c-1"]
 
@@ -272,7 +289,7 @@ def test_what_is_complete_on_one_host_is_published_on_the_other_after_its_proces
     while not made.manifests["a"]:
         made.obey(*made.orders.pop(0))
     made.orders.clear()
-    made.say("b", "serves", address="b", port=2)
+    made.say("b", CopierServes(2, "b"))
     made.run()
     assert [list(made.manifests[host]) for host in HOSTS] == [[1], [1], []]
     assert made.complete == ["c-1"]
@@ -281,14 +298,14 @@ def test_what_is_complete_on_one_host_is_published_on_the_other_after_its_proces
 def test_a_process_that_was_killed_begins_again():
     made = Cluster()
     made.write("a", "c-1")
-    while "copy" not in made.orders[0][1]["shelf"]:
+    while not isinstance(made.orders[0][1], CopyPart):
         made.obey(*made.orders.pop(0))
     made.orders.clear()  # lost with it
     made.now = 100.0
-    made.say("b", "serves", address="b", port=2)
+    made.say("b", CopierServes(2, "b"))
     made.run()
     made.now = 200.0
-    made.say("b", "note", text="x")
+    made.say("b", CopierNote("x"))
     made.run()
     assert made.complete == ["c-1"]
 
@@ -298,15 +315,15 @@ def test_without_a_host_that_never_wrote_a_part_the_others_go_on():
     made.write("a", "c-1")
     made.run()
     made.write("a", "c-2")
-    made.say("b", "ended")
-    made.say("b", "ended")
+    made.say("b", CopierEnded())
+    made.say("b", CopierEnded())
     made.now += AGAIN
     made.write("a", "c-3")
     made.run()
     assert made.complete == ["c-1", "c-2", "c-3"] and made.hub.is_idle()
-    assert made.published["holders"] == {"a": ["a", "c"]}
+    assert made.published.holders == {"a": ["a", "c"]}
     made.write("a", "c-4")
-    made.say("c", "ended")
+    made.say("c", CopierEnded())
     made.run()
     assert made.complete == ["c-1", "c-2", "c-3"] and made.hub.is_idle()
 
@@ -317,8 +334,8 @@ def test_nothing_is_waited_for_once_a_host_that_writes_copies_no_more():
     made.run()
     made.write("a", "c-2")
     assert not made.hub.is_idle()
-    made.say("a", "ended")
-    made.say("a", "ended")
+    made.say("a", CopierEnded())
+    made.say("a", CopierEnded())
     assert made.hub.is_idle()
     assert [fact["event"] for fact in made.facts] == ["checkpoint", "note"]
     made.run()
@@ -341,9 +358,9 @@ def test_in_any_order_nothing_incomplete_is_published(seed):
         if chance.random() < 0.3:
             host = chance.choice(HOSTS)
             made.orders = [one for one in made.orders if one[0] != host]
-            made.say(host, "serves", address=host, port=2)
-            for known, files in made.files[host].items():
-                made.say(host, "ready", name=known, **files)
+            made.say(host, CopierServes(2, host))
+            for found in made.files[host].values():
+                made.say(host, found)
         if shards:
             made.write("b", name, names=["b.pt"])
         made.now += chance.choice((1.0, 20.0))
@@ -352,10 +369,10 @@ def test_in_any_order_nothing_incomplete_is_published(seed):
     assert numbers == sorted(numbers)
     for manifests in made.manifests.values():
         for manifest in manifests.values():
-            assert set(manifest["parts"]) == ({"a", "b"} if shards else {"a"})
-            for writer, part in manifest["parts"].items():
-                for holder in manifest["holders"][writer]:
-                    assert part["sha"] in made.disk[holder]
+            assert set(manifest.parts) == ({"a", "b"} if shards else {"a"})
+            for writer, part in manifest.parts.items():
+                for holder in manifest.holders[writer]:
+                    assert part.sha in made.disk[holder]
 
 
 def test_a_partner_that_cannot_keep_a_copy_is_replaced_at_once() -> None:
@@ -366,7 +383,9 @@ def test_a_partner_that_cannot_keep_a_copy_is_replaced_at_once() -> None:
 
     def copied_to() -> list[str]:
         orders, hub.orders = hub.orders, []
-        return [host for host, order in orders if "copy" in order["shelf"]]
+        told = [(host, order.order) for host, order in orders if isinstance(order, TellCopier)]
+        assert len(told) == len(orders)
+        return [host for host, order in told if isinstance(order, CopyPart)]
 
     def written(name: str, now: float) -> None:
         hub.take("a", PartFound(name, name, ["m.pt"], [], 0.0), now)

@@ -15,10 +15,19 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.attempt_record import AttemptBegins, StopNoted
+from ipexctl.common.attempt_record import AttemptBegins, KeeperNote, StopNoted
+from ipexctl.common.keeper_messages import (
+    HostReport,
+    HostReported,
+    KeeperOrder,
+    LeaderOrdered,
+    PartOver,
+    Vote,
+)
 from ipexctl.common.restart_plan import VoterPlan
 from ipexctl.remote.connection.hub_link import Spoke
 from ipexctl.remote.restart.keeper import Keeper
+from ipexctl.remote.run_files import attempt_lines
 from tests.link.links import KEYS
 from tests.made import restart_common, start_order
 
@@ -58,13 +67,11 @@ def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: 
     assert kept.read_text() == "kept"
 
 
-OVER = {
-    "attempt": 1, "well": False, "finished": False, "facts": [],
-    "seconds": 1.0, "ago": 0.0, "complete": "",
-}  # fmt: skip
-ODD = [
+OVER = PartOver(1, False, False, [], 1.0, "")
+PART = OVER.document()
+REPORTS = [
     None, 7, [], "", {"over": 7}, {"over": {"attempt": 1}}, {"over": ""},
-    {"over": {**OVER, "facts": [7]}}, {"over": {**OVER, "facts": 7}}, {"over": {**OVER, "ago": []}},
+    {"over": {**PART, "facts": [7]}}, {"over": {**PART, "facts": 7}}, {"over": {**PART, "ago": []}},
     {"cleared": {"attempt": 1}},
     {"cleared": {"attempt": 1, "port": 1, "open": 7, "checkpoints": []}},
     {"cleared": {"attempt": 1, "port": 1, "open": [], "checkpoints": [{"name": "x"}]}},
@@ -74,36 +81,112 @@ ODD = [
 
 
 NUMBERS = {"term": 9, "commit_index": 2, "prevLogIdx": 1, "prevLogTerm": 0}
-LED = {"vote": "append_entries", "numbers": NUMBERS}
+LED = Vote("append_entries", NUMBERS).document()  # type: ignore[arg-type]
+ENTRY = {"index": 2, "term": 9}
+LINES: list[Any] = [
+    7, [], "Leads", {}, {"host": "b"}, {"kind": "Leads"}, {"kind": "Leads", "host": 7},
+    {"kind": "AttemptBegins", "attempt": 2}, {"kind": "StopNoted", "by": None},
+    {"kind": "Later", "host": "b"}, {"kind": "RecordLine", "host": "b"}, {"kind": 7, "host": "b"},
+    {"kind": ["Leads"], "host": "b"}, {"kind": "HostReported", "report": {}},
+    {"kind": "WrittenLine", "at": 1.0, "line": {"kind": "Leads", "host": "b"}},
+]  # fmt: skip
 VOTES = [
-    {"vote": 7}, {"vote": "?"}, {"vote": "response_vote"}, {"vote": "?", "numbers": {}},
+    {"vote": 7, "numbers": NUMBERS}, {"vote": "response_vote"}, {"numbers": NUMBERS},
+    {"vote": "?"}, {"vote": "?", "numbers": {}}, {"vote": "?", "numbers": NUMBERS},
     {"vote": "response_vote", "numbers": {}}, {"vote": "response_vote", "numbers": {"term": "9"}},
     {"vote": "response_vote", "numbers": {"term": None}}, {"vote": "response_vote", "numbers": 9},
     {"vote": "response_vote", "numbers": {"term": 9, "more": 1}},
     {"vote": "timeout_now", "numbers": {"term": 9}}, {"vote": "apply_command", "numbers": {}},
     {**LED, "numbers": {**NUMBERS, "serialized": 1}}, {**LED, "entries": 7},
     {**LED, "entries": [[b"\0".decode(), 2, 9]]}, {**LED, "entries": [{"index": 2}]},
-    {**LED, "entries": [{"index": 2, "term": 9, "line": 7}]},
-    {**LED, "entries": [{"index": 2, "term": 9, "line": {"leads": 7}}]},
-    {**LED, "entries": [{"index": 2, "term": 9, "line": {"attempt": 2}}]},
+    {**LED, "entries": [{**ENTRY, "line_term": "9"}]},
+    *({**LED, "entries": [{**ENTRY, "line": line}]} for line in LINES),
+]  # fmt: skip
+ORDER = LeaderOrdered(KeeperOrder(1, 0), 99).document()
+ORDERS = [
+    *({**ORDER, "order": odd} for odd in (None, 7, [], {}, {"number": 1})),
+    {**ORDER, "order": {"number": "1", "clear": 0}}, {**ORDER, "order": {"number": 1, "clear": []}},
+    {**ORDER, "order": {"number": 1, "clear": 0, "end": {"why": "x", "well": True}}},
+    {**ORDER, "order": {"number": 1, "clear": 0, "end": {"kind": "Leads", "host": "b"}}},
+    {**ORDER, "order": {"number": 1, "clear": 0, "end": {"kind": "RunEnded", "why": "x"}}},
+    {**ORDER, "order": {"number": 1, "clear": 0, "begin": {"kind": "BeginPart"}}},
+    {**ORDER, "order": {"number": 1, "clear": 0, "hub": "b"}},
+    {**ORDER, "term": "x"}, {**ORDER, "term": None}, {**ORDER, "lines": 7},
+    *({**ORDER, "lines": [line]} for line in LINES),
+]  # fmt: skip
+OF_A_KIND = [
+    *({"kind": "HostReported", "report": report} for report in REPORTS), {"kind": "HostReported"},
+    *({**vote, "kind": "Vote"} for vote in VOTES), *ORDERS,
+]  # fmt: skip
+REPORT = HostReported(HostReport(stop="b")).document()
+OF_NO_KIND = [
+    *({**REPORT, "kind": kind} for kind in (None, 7, "", [], ["HostReported"], {}, "Later")),
+    *({**REPORT, "kind": kind} for kind in ("HostReport", "KeeperMessage", "StopNoted")),
+    {**ORDER, **StopNoted("b").document()}, {"report": {"stop": "b"}}, {"kind": "Variant"},
+    {}, {"part": 1}, {"stop": "b"}, {"kind": "Interrupt", "by": "b", "seconds": 0.0},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "message",
-    [{"mine": odd} for odd in ODD]
-    + VOTES
-    + [{"order": odd, "term": 99} for odd in (None, 7, {})]
-    + [{"order": {"clear": 0, "number": 1}, "term": "x"}, {}, {"part": 1}, {"stop": "b"}],
-)
-def test_a_message_that_cannot_be_read_does_not_end_a_keeper(keeper: Keeper, message: Any) -> None:
+def noted(keeper: Keeper) -> list[str]:
+    lines = attempt_lines.read_lines(keeper.folder, "a")
+    return [line.text for line in lines if isinstance(line, KeeperNote)]
+
+
+def hear(keeper: Keeper, message: Any) -> list[str]:
+    """Return what the keeper notes when b sends a message that changes nothing."""
+    term, before = keeper.term, len(noted(keeper))
     keeper.take("b", message)
     keeper.turn()
     assert not keeper.over and not keeper.state.stop and keeper.record.leader == "a"
-    keeper.take("b", {"mine": {"over": OVER}})
+    assert not keeper.record.stopped and keeper.term == term and not keeper.said.get("b")
+    return noted(keeper)[before:]
+
+
+def goes_on(keeper: Keeper) -> None:
+    keeper.take("b", HostReported(HostReport(over=OVER)).document())
     keeper.turn()
-    assert keeper.said["b"].over.attempt == 1
-    assert not keeper.over
+    assert keeper.said["b"].over == OVER and not keeper.over
+
+
+@pytest.mark.parametrize("message", OF_A_KIND)
+def test_a_message_that_cannot_be_read_does_not_end_a_keeper(
+    keeper: Keeper, message: dict[str, Any]
+) -> None:
+    notes = hear(keeper, message)
+    assert not any("KeeperMessage: not a message of it" in note for note in notes), "its kind is"
+    if message["kind"] != "Vote":  # PySyncObj ignores some
+        (note,) = notes
+        assert note.startswith(f"b sent {str(message)[:20]}")
+    goes_on(keeper)
+
+
+@pytest.mark.parametrize("message", OF_NO_KIND)
+def test_a_message_of_an_unknown_kind_does_not_end_a_keeper(
+    keeper: Keeper, message: dict[str, Any]
+) -> None:
+    (note,) = hear(keeper, message)
+    assert "KeeperMessage: not a message of it" in note
+    goes_on(keeper)
+
+
+def test_what_these_messages_are_made_of_is_valid(keeper: Keeper) -> None:
+    """So it is their odd value that is refused."""
+    line = StopNoted("ann").document()
+    keeper.take("b", {**REPORT, "later": 1})
+    keeper.turn()
+    assert keeper.said["b"].stop == "b"
+    votes, orders = list[Vote](), list[Any]()
+    assert keeper.member is not None
+    keeper.member.take = lambda name, vote: votes.append(vote)  # type: ignore[method-assign]
+    keeper.obey = lambda *order: orders.append(order)  # type: ignore[method-assign]
+    keeper.take("b", {**LED, "entries": [{**ENTRY, "line": line}]})
+    keeper.turn()
+    keeper.take("b", {**ORDER, "lines": [line]})
+    keeper.turn()
+    (vote,) = votes
+    assert vote.entries[0].line == StopNoted("ann")
+    assert (KeeperOrder(1, 0), 99, [StopNoted("ann")]) in orders
+    assert noted(keeper) == []
 
 
 class RunsProgram:
@@ -114,6 +197,10 @@ class RunsProgram:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open, (str(self.mark), "w")
+
+
+def vote(name: str, numbers: dict[str, Any] = NUMBERS, entries: Any = ()) -> dict[str, Any]:
+    return {"kind": "Vote", "vote": name, "numbers": numbers, "entries": [*entries]}
 
 
 def pickled_votes(mark: Path) -> list[dict[str, Any]]:
@@ -132,10 +219,12 @@ def pickled_votes(mark: Path) -> list[dict[str, Any]]:
     ]
     entry = {"index": 2, "term": 99, "line": command, "command": command}
     return [
-        *({"vote": base64.b64encode(pickle.dumps(message, 2)).decode()} for message in whole),
-        {"vote": "append_entries", "numbers": {**NUMBERS, "term": 99}, "entries": [entry]},
-        {"vote": "apply_command", "numbers": {}, "entries": [entry]},
-        {"vote": "append_entries", "numbers": {**NUMBERS, "serialized": command}},
+        *(vote(base64.b64encode(pickle.dumps(message, 2)).decode()) for message in whole),
+        vote("append_entries", {**NUMBERS, "term": 99}, [entry]),
+        vote("append_entries", {**NUMBERS, "term": 99}, [{**entry, "line": {"kind": command}}]),
+        vote("apply_command", {}, [entry]),
+        vote("append_entries", {**NUMBERS, "serialized": command}),
+        {**vote("append_entries"), "kind": command},
     ]
 
 
@@ -181,7 +270,7 @@ def test_a_pickle_of_a_lost_host_is_not_read_and_the_vote_goes_on(tmp_path: Path
         turn_until(lambda: all(keeper.record.leader for keeper in keepers))
         attack()
         (leader,) = (keeper for keeper in keepers if keeper.leader)
-        leader.member.add(StopNoted("ann").document(), leader.member.term())
+        leader.member.propose(StopNoted("ann"), leader.member.term())
         turn_until(lambda: all(keeper.record.stopped == "ann" for keeper in keepers))
         assert not mark.exists()
     finally:

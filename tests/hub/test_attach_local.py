@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.watch_orders import Shown
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
@@ -152,7 +153,7 @@ class Read:
             if header["event"] == "log" and type(header["key"]) is int:
                 key = header["key"]
                 self.output[key] = self.output.get(key, b"") + frame.body
-                agent.feed(number, {"shown": len(frame.body)})
+                agent.feed(number, Shown(len(frame.body)).document())
             elif "at" in header:
                 self.at = header["at"]
                 self.facts.append({k: v for k, v in header.items() if k not in ("id", "at")})

@@ -76,7 +76,7 @@ def report(
     about = {"about": {"hosts": HOSTS, "ranks": 3, "command": "t.py"}, "version": 1, "began": 1.0}
     summary = run_list.summarize_journal([about, {"fact": {"event": "go"}}, *journal])
     run_id = run_id_of(RUN, number)
-    recorded = run_list.summarize_attempts([line.document() for line in record], run_id)
+    recorded = run_list.summarize_attempts([*record], run_id)
     raw = {**summary, **recorded, "run": run_id, "host": host, **more}
     return listed_runs.read_on_host(host, raw, known_failures)
 
@@ -232,7 +232,7 @@ def test_an_attempt_that_did_not_begin_is_named_where_it_is_asked_for() -> None:
 
 def test_the_lines_of_attach_have_attempts_that_did_not_begin() -> None:
     attempts = {line.attempt: line for line in FULL_END if isinstance(line, AttemptBegins)}
-    endings = {line.ended: line for line in FULL_END if isinstance(line, AttemptEnded)}
+    endings = {line.attempt: line for line in FULL_END if isinstance(line, AttemptEnded)}
     assert describe_attempts(attempts, endings) == [
         "attempt 1 on a,b,c: 40 s, a: lost", f"attempts 2-3 on b,c,d did not begin: {FULL}",
     ]  # fmt: skip

@@ -16,7 +16,7 @@ def quiet(judge: Judge, now: float, since: float = 1.0, hosts: str = "abc") -> N
 
 
 def looks(judge: Judge) -> list[str]:
-    return [host for host, order in taken(judge) if order.order == "look"]
+    return [host for host, order in taken(judge) if isinstance(order, hub_orders.Look)]
 
 
 def looked(judge: Judge, now: float, computes: str = "", hosts: str = "abc") -> None:
@@ -156,7 +156,7 @@ def test_stall_action_stop_ends_the_run() -> None:
     assert facts(judge)[-1] == "stalled"
     judge.tick(50.5)
     assert facts(judge)[-2:] == ["stalled", "asked"]
-    assert any(order.order == "signal" for _, order in taken(judge))
+    assert any(isinstance(order, hub_orders.SignalRanks) for _, order in taken(judge))
 
 
 @pytest.mark.parametrize("odd", [{"event": "quiet"}, {"event": "looked"}])

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import json
+import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +26,9 @@ from ipexctl.common import (
     run_orders,
     watch_orders,
 )
-from ipexctl.common.message import Marked, Message, has_type
+from ipexctl.common.message import PLAIN, Message, Variant, has_type, kinds, split_outside_brackets
+from ipexctl.remote.checkpoints.copy_worker import Worker
+from ipexctl.remote.checkpoints.publication import Publication
 from tests.speed.test_compress import orders
 from tools.message_page import kinds_in
 
@@ -29,14 +37,14 @@ MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
     keeper_messages, attempt_record, copy_messages,
 )  # fmt: skip
-FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Marked in kind.__bases__]
-MARKED = [kind for family in FAMILIES for kind in family.__subclasses__()]
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
+FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]
+VARIANTS = [(family, kind) for family in FAMILIES for kind in family.variants.values()]
 
 
 def names_read() -> set[str]:
     """What some module of the product reads, as an attribute, an item or by its position."""
-    found = {kind.__match_args__[0] for kind in MARKED}  # by which a message is known
+    found = set[str]()
     for path in (ROOT / "ipexctl").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -91,7 +99,7 @@ def test_a_field_that_one_side_lacks_is_an_error_of_mypy(tmp_path: Path, code, s
 
 def test_a_message_without_a_field_is_not_made_and_not_read() -> None:
     with pytest.raises(TypeError, match="Look: number"):
-        hub_orders.read_hub_order({"order": "look"})
+        hub_orders.HostOrder.read({"kind": "Look"})
     with pytest.raises(TypeError, match="Look: why"):
         hub_orders.Look(1, why="x")  # type: ignore[call-arg]
 
@@ -107,20 +115,181 @@ def test_messages_in_messages_are_read_and_written() -> None:
     assert run_orders.HubOrder.read(order.document()) == order
 
 
-@pytest.mark.parametrize("kind", MARKED, ids=lambda kind: kind.__name__)
-def test_a_message_is_known_by_its_mark(kind: type[Marked]) -> None:
-    (family,) = kind.__bases__
-    said = kind(*("x" for name in kind.__match_args__ if not hasattr(kind, name))).document()
-    assert family.kind_of(said) is kind
-    assert family.any_of({"later": 1}) is None
+def sample(type_: str) -> Any:
+    """A value of an annotated type, as JSON has it."""
+    kind, _, inner = split_outside_brackets(type_, "|")[0].partition("[")
+    inner_types = split_outside_brackets(inner[:-1], ",")
+    if kind in kinds:
+        is_family = kinds[kind] in FAMILIES
+        return made(next(iter(kinds[kind].variants.values())) if is_family else kinds[kind])
+    if kind in ("list", "tuple"):
+        return [sample(part) for part in inner_types if part != "..."]
+    if kind == "dict":
+        return {"a": sample(inner_types[1])}
+    of_type: dict[str, object] = {"int": 3, "Signed": -3, "float": 1.5, "bool": True}
+    return of_type.get(kind, "x")
+
+
+def made(kind: type[Message], is_needed: Callable[[str], bool] = lambda name: True) -> Any:
+    return kind(**{name: sample(kind._types[name]) for name in kind._names if is_needed(name)})
+
+
+def of_variants(test: Callable[..., None]) -> Callable[..., None]:
+    ids = [kind.__name__ for _, kind in VARIANTS]
+    return pytest.mark.parametrize(("family", "kind"), VARIANTS, ids=ids)(test)
+
+
+def of_families(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.parametrize("family", FAMILIES, ids=lambda kind: kind.__name__)(test)
+
+
+@of_variants
+def test_a_message_of_a_family_is_read_back_from_its_document(
+    family: type[Variant], kind: type[Variant]
+) -> None:
+    for message in (made(kind), made(kind, lambda name: not hasattr(kind, name))):
+        document = json.loads(json.dumps(message.document()))
+        assert document["kind"] == kind.__name__
+        for reader in (family, kind):
+            read = reader.read({**document, "later": 1})
+            assert (type(read), read) == (kind, message) and read.check() is read
+    assert {"kind", "later"}.isdisjoint(kind._names), "the name of the class is there"
+
+
+@of_families
+def test_each_message_of_a_family_is_declared_with_it(family: type[Variant]) -> None:
+    module = sys.modules[family.__module__]
+    assert [*family.variants.values()] == family.__subclasses__() and family.variants
+    assert {*family.__subclasses__()} <= {*kinds_in(module)} and not family._names
+
+
+OTHER_KINDS = {kind.__name__: made(kind).document() for _, kind in VARIANTS}
+NO_KINDS: list[Any] = [
+    {}, {"kind": "Later"}, {"kind": None}, {"kind": 7}, {"kind": []}, {"kind": {}}, {"kind": ""},
+    None, 7, "Ping", [], [{"kind": "Ping"}],
+]  # fmt: skip
+
+
+@of_families
+def test_a_document_of_another_kind_is_refused_with_the_name_of_the_family(
+    family: type[Variant],
+) -> None:
+    first = made(next(iter(family.variants.values()))).document()
+    others = [doc for name, doc in OTHER_KINDS.items() if name not in family.variants]
+    odd = [{**first, **doc} if isinstance(doc, dict) else doc for doc in NO_KINDS[1:]]
+    nameless = {name: value for name, value in first.items() if name != "kind"}
+    itself = {**first, "kind": family.__name__}
+    assert len(others) + len(family.variants) == len(OTHER_KINDS)
+    for document in (nameless, itself, *NO_KINDS, *odd, *others):
+        with pytest.raises(TypeError, match=f"^{family.__name__}: not a message of it: "):
+            family.read(document)
+        assert not isinstance(document, dict) or family.kind_of(document) is None
+
+
+@of_variants
+def test_a_message_is_not_read_as_another_one_of_its_family(
+    family: type[Variant], kind: type[Variant]
+) -> None:
+    for other in family.variants.values():
+        if other is not kind:
+            with pytest.raises(TypeError, match=f"^{other.__name__}: not a message of it: "):
+                other.read(made(kind).document())
+
+
+@of_variants
+def test_a_message_without_what_it_must_have_is_not_read(
+    family: type[Variant], kind: type[Variant]
+) -> None:
+    whole = made(kind).document()
+    for name in kind._names:
+        rest = {key: value for key, value in whole.items() if key != name}
+        if hasattr(kind, name):
+            assert getattr(family.read(rest), name) == getattr(kind, name)
+            continue
+        with pytest.raises(TypeError, match=f"^{kind.__name__}: {name}$"):
+            family.read(rest)
+
+
+def test_what_holds_a_message_of_a_family_takes_no_other_one() -> None:
+    order = copy_messages.SeekPart("a")
+    document = hub_orders.TellCopier(order).document()
+    assert document == {"kind": "TellCopier", "order": {"kind": "SeekPart", "name": "a"}}
+    assert hub_orders.HostOrder.read(document) == hub_orders.TellCopier(order)
+    for inner in (
+        None,
+        7,
+        [],
+        "SeekPart",
+        {"name": "a"},
+        made(copy_messages.PartAbsent).document(),
+    ):
+        with pytest.raises(TypeError, match="^CopyOrder: "):
+            hub_orders.HostOrder.read({**document, "order": inner})
+    for inner in (hub_orders.Look(1), copy_messages.PartAbsent("a"), copy_messages.SeekPart(7)):  # type: ignore[arg-type]
+        odd = hub_orders.TellCopier(inner)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"TellCopier.order|SeekPart.name"):
+            odd.check()
 
 
 def test_a_message_in_a_message_is_there_unless_it_may_be_none() -> None:
-    for odd in (None, 7):
-        with pytest.raises(TypeError):
-            keeper_messages.Mine.read({"mine": odd})
-    assert keeper_messages.Mine.read({"mine": {"over": None}}).mine.over is None
-    assert watch_orders.Said.any_of({"ping": True}) == watch_orders.Ping()
+    reported = {"kind": "HostReported"}
+    for odd in (None, 7, [], "", "x"):
+        with pytest.raises(TypeError, match="^HostReport: not an object: "):
+            keeper_messages.KeeperMessage.read({**reported, "report": odd})
+    read = keeper_messages.KeeperMessage.read({**reported, "report": {"over": None}})
+    assert isinstance(read, keeper_messages.HostReported) and read.report.over is None
+    entry = keeper_messages.LogEntry(2, 3)
+    assert keeper_messages.LogEntry.read({**entry.document(), "line": None}) == entry
+
+
+def modules_with_messages() -> Iterator[str]:
+    for path in (ROOT / "ipexctl").rglob("*.py"):
+        if re.search(r"import .*\b(Message|Variant)\b", path.read_text("utf-8")):
+            yield ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def below(kind: type[Message]) -> Iterator[type[Message]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from below(one)
+
+
+def test_no_two_messages_have_one_name() -> None:
+    """A field's type is found by its name, and the message of a family by its kind."""
+    for name in modules_with_messages():
+        importlib.import_module(name)
+    ours = [kind for kind in {*below(Message)} if kind.__module__.startswith("ipexctl.")]
+    assert {*KINDS, *FAMILIES} <= {*ours} and {kind.__module__ for kind in ours} == {
+        module.__name__ for module in MODULES
+    } | {Message.__module__}
+    assert [name for name, n in Counter(kind.__name__ for kind in ours).items() if n > 1] == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_type_of_a_field_is_declared_before_it(kind: type[Message]) -> None:
+    """Else a message in it would stay a document."""
+    for name, type_ in kind._types.items():
+        unknown = {*re.findall(r"\w+", type_)} - {*PLAIN, "list", "tuple", "dict", "Any"}
+        inner = {kind._inner[name][0].__name__} if name in kind._inner else set()
+        assert unknown == inner, f"{name}: {type_}"
+
+
+TABLES = {Worker: copy_messages.CopyOrder, Publication: copy_messages.CopierEvent}
+
+
+@pytest.mark.parametrize("handler", TABLES, ids=lambda handler: handler.__name__)
+def test_each_message_of_a_family_has_a_handler_that_takes_it(handler: Any) -> None:
+    table = handler.HANDLERS
+    assert {*table} == {*TABLES[handler].variants.values()}
+    for kind, method in table.items():
+        assert getattr(handler, method.__name__) is method
+        assert kind in method.__annotations__.values(), method
+
+
+def test_every_table_of_handlers_is_known_here() -> None:
+    paths = (ROOT / "ipexctl").rglob("*.py")
+    found = {path.stem for path in paths if re.search(r"^    HANDLERS\b", path.read_text(), re.M)}
+    assert found == {handler.__module__.rpartition(".")[2] for handler in TABLES}
 
 
 @pytest.mark.parametrize(

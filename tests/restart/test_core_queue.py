@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from ipexctl.common.attempt_record import QueuedRun, RunEnded, RunQueued
-from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, HostReport, Mine, QueuePlace
+from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, HostReport, HostReported, QueuePlace
 from ipexctl.remote.connection import link_stream
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.restart import core_queue, name_owners
 from ipexctl.remote.restart.core_queue import STARTED, CoreQueue, cpu_list, cpu_mask, read_tickets
 from ipexctl.remote.restart.keeper import Keeper
-from ipexctl.remote.run_files import journal
+from ipexctl.remote.run_files import attempt_lines
 
 REPO = Path(__file__).parents[2]
 FIRST = 4000 + os.getpid() % 2000 * 4  # of the CPUs: tests run side by side
@@ -61,8 +61,7 @@ def test_of_runs_of_one_account_the_queue_says_who_started_each(tmp_path: Path) 
     for run, by in (("run-1", "ann@desk"), ("run-2", ""), ("run-3", "bob@laptop")):
         folder = tmp_path / "runs" / run
         folder.mkdir(parents=True)
-        line = RunQueued(1.0, {"by": by}).document()
-        Path(journal.attempts_path(str(folder), "node01")).write_text(json.dumps(line) + "\n")
+        attempt_lines.append_line(str(folder), "node01", RunQueued(1.0, {"by": by}))
     with (
         queued("run-1", 10.0, "1"), queued("run-2", 20.0, "1"), queued("run-3", 30.0, "2") as using,
     ):  # fmt: skip
@@ -274,7 +273,7 @@ def test_any_number_of_tickets_of_another_user_neither_holds_up_nor_ends_a_keepe
         assert len(place.using) <= core_queue.MOST_USING
     longest = [QueuedRun(10**13, "r" * 64, "o" * 64)] * core_queue.MOST_BEFORE
     users = ["r" * 64 + " of " + "o" * 64] * core_queue.MOST_USING
-    report = Mine(HostReport(place=QueuePlace(longest, users, False)))
+    report = HostReported(HostReport(place=QueuePlace(longest, users, False)))
     assert len(json.dumps(report.document())) < link_stream.LIMIT / 2
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.common.attempt_record import AttemptRuns, RunEnded
+from ipexctl.common.attempt_record import AttemptRuns, RecordLine, RunEnded
 from ipexctl.common.keeper_messages import (
     BeginPart,
     CheckpointLayout,
@@ -176,12 +176,12 @@ def test_a_file_from_before_the_run_is_not_put_aside(tmp_path: Path) -> None:
 
 
 def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() -> None:
-    wanted = list[tuple[dict[str, int], int]]()
+    wanted = list[tuple[RecordLine, int]]()
     member = types.SimpleNamespace(
         term=lambda: 4,
         leads=lambda: True,
         nodes=dict.fromkeys("abc"),
-        add=lambda *line: wanted.append(line),
+        propose=lambda *line: wanted.append(line),
     )
     keeper = types.SimpleNamespace(
         name="a",
@@ -192,7 +192,7 @@ def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() 
     Keeper.lead_run(keeper, member, 1.0, set())
     assert wanted == []
     Keeper.lead_run(keeper, member, 1.0, {"b"})
-    assert wanted == [({"running": 1}, 4)]
+    assert wanted == [(AttemptRuns(1), 4)]
 
 
 def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeypatch) -> None:
@@ -223,7 +223,7 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
 
 def test_ranks_that_no_host_may_start_again_go_on_without_a_leader() -> None:
     """A queued run without --restarts, on one of the hosts that it could have."""
-    done, noted, part = list[str](), list[dict](), types.SimpleNamespace()
+    done, noted, part = list[str](), list[RecordLine](), types.SimpleNamespace()
     keeper = types.SimpleNamespace(
         restart_plan=types.SimpleNamespace(lease=12.0, restarts=0), led=100.0, over=False,
         alone=False, state=HostReport(), part=part, leader=None, name="a", end_part=done.append,
@@ -239,10 +239,11 @@ def test_ranks_that_no_host_may_start_again_go_on_without_a_leader() -> None:
     assert (done, keeper.over, noted) == ([], False, [])
     keeper.state.over = PartOver(1, True, True, [], 9.0, "")
     Keeper.look_for_leader(keeper, 5001.0)
-    assert (done, keeper.over, noted) == ([], True, [RunEnded("done", True).document()])
+    assert (done, keeper.over, noted) == ([], True, [RunEnded("done", True)])
     keeper.state.over, keeper.part, keeper.over = None, None, False  # others have the ranks
     Keeper.look_for_leader(keeper, 5002.0)
-    assert keeper.over and noted[-1]["cut_off"]
+    end = noted[-1]
+    assert keeper.over and isinstance(end, RunEnded) and end.cut_off
 
 
 def test_a_leader_stays_until_the_hosts_that_are_reached_have_ended_and_others_for_a_while() -> (

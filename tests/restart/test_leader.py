@@ -80,7 +80,7 @@ class RestartedRun:
     def at(self, now: float, there: str) -> Any:
         line: RecordLine | None = self.leader.tick(now, {*there}, self.mine)
         if line:
-            read = RecordLine.any_of(line.document())
+            read = RecordLine.read(line.document()).check()
             assert read == line
             self.record.add(read, 1)
         return line
@@ -214,7 +214,7 @@ def test_the_error_that_ended_the_attempt_before_is_not_the_checkpoint() -> None
     """That attempt had trained: the script fails at some step, whichever checkpoint it reads."""
     run = begun_from_checkpoints(40, 80, tail="ValueError: bad sample")
     line = fails_from(run, "ValueError: bad sample", 5.0, 200.0)
-    assert isinstance(line, RunEnded) and "the same error twice" in line.end
+    assert isinstance(line, RunEnded) and "the same error twice" in line.why
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_an_attempt_whose_hosts_have_all_gone_has_ended() -> None:
     assert run.at(10.0, "bxy") is None
     assert run.at(10.0 + LEASE + FENCE, "xy") is None
     line = run.at(10.1 + LEASE + FENCE, "xy")
-    assert line and line.ended == 1 and line.lost == ["b"]
+    assert line and line.attempt == 1 and line.lost == ["b"]
 
 
 def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
@@ -384,7 +384,7 @@ def test_a_checkpoint_on_a_host_that_is_away_is_waited_for_and_never_forgotten()
     waits = "no host in reach has out/c-5; b may come back (1 s left)"
     assert run.leader.waits == waits
     line = run.at(104.0 + HOLDER, "cx")
-    assert line and "out/c-5" in line.end and not line.well
+    assert line and "out/c-5" in line.why and not line.well
     run = lost_with_checkpoint()
     assert run.at(150.0, "cx") is None
     run.clears("b", [CHECKPOINT])
@@ -401,7 +401,7 @@ def test_a_checkpoint_that_no_host_has_any_more_is_not_waited_for() -> None:
     run = lost_with_checkpoint()
     run.clears("b")
     line = run.at(115.0, "bcx")
-    assert line and "out/c-5" in line.end
+    assert line and "out/c-5" in line.why
 
 
 def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
@@ -419,7 +419,7 @@ def test_too_few_hosts_end_the_run_after_a_while() -> None:
     run.clears("acx")
     line = run.at(104.0 + AWAY, "cx")
     too_few = "3 hosts are too few; with --min-hosts 3 it would have gone on"
-    assert line and line.end == f"b: lost; {too_few}"
+    assert line and line.why == f"b: lost; {too_few}"
 
 
 def test_how_long_lost_hosts_are_waited_for_can_be_chosen() -> None:
@@ -427,7 +427,7 @@ def test_how_long_lost_hosts_are_waited_for_can_be_chosen() -> None:
     run.clears("acx")
     assert run.at(104.0 + 299.0, "cx") is None
     line = run.at(104.0 + 300.0, "cx")
-    assert line and "too few" in line.end
+    assert line and "too few" in line.why
 
 
 def begun() -> RestartedRun:
@@ -442,7 +442,7 @@ def test_an_attempt_that_never_had_a_rank_uses_up_no_restart() -> None:
     run = begun()
     run.says("b", failed=PartFailed(2, "a full disk"))
     line = run.at(107.0, "bcx")
-    assert line and (line.ended, line.ran, line.lost) == (2, False, ["b"])
+    assert line and (line.attempt, line.ran, line.lost) == (2, False, ["b"])
     assert run.record.used() == 0 and "a full disk" in line.why
 
 
@@ -479,14 +479,14 @@ def test_attempts_that_never_begin_have_an_end() -> None:
         run.at(1000.0 * attempt + 101.0, "bcx")
         if run.record.end:
             break
-    assert run.record.end and "no attempt began" in run.record.end.end
+    assert run.record.end and "no attempt began" in run.record.end.why
 
 
 def test_the_number_of_restarts_is_limited() -> None:
     run = ended([CLOSED], restarts=0)
     run.clears("abcx")
     line = run.at(105.0, "bcx")
-    assert line and "--restarts 0" in line.end
+    assert line and "--restarts 0" in line.why
 
 
 def test_a_run_that_a_user_stops_is_not_started_again() -> None:
@@ -660,7 +660,7 @@ def test_a_queued_run_that_no_host_can_begin_is_over() -> None:
     run.at(2.0, "bcd")
     run.clears("abcd")
     line = run.at(3.0, "bcd")
-    assert isinstance(line, RunEnded) and line.end.startswith("a: no space")
+    assert isinstance(line, RunEnded) and line.why.startswith("a: no space")
 
 
 def test_a_queued_run_that_is_stopped_ends_without_an_attempt() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded
+from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded, AttemptRuns, RecordLine
 from ipexctl.run.follow_attempts import (
     describe_attempt,
     describe_attempts,
@@ -16,46 +18,41 @@ from ipexctl.run.follow_attempts import (
 NONE_LEFT = "no earlier checkpoint is complete"
 
 
-def read_attempts(said: list[object]) -> list[AttemptBegins]:
-    return filter_attempts(read_record(said))
+FIRST = AttemptBegins(1, ["node01", "node02"], "run-1")
+SECOND = AttemptBegins(
+    2, ["node01", "node03"], "run-1-r02", why="node02: lost", lasted=80.0, kept=True,
+    checkpoint="out/c-4", age=9.0, open=["out/c-5"],
+)  # fmt: skip
 
 
-FIRST = {"attempt": 1, "run_id": "run-1", "hosts": ["node01", "node02"]}
-SECOND = {
-    "attempt": 2, "run_id": "run-1-r02", "hosts": ["node01", "node03"], "why": "node02: lost",
-    "lasted": 80.0, "kept": True, "checkpoint": "out/c-4", "age": 9.0, "open": ["out/c-5"],
-}  # fmt: skip
+def told(line: AttemptBegins, **more: Any) -> str:
+    """What a command says of it once its host has sent it."""
+    (read,) = read_record([line.replace(**more).document()])
+    assert read == line.replace(**more) and isinstance(read, AttemptBegins)
+    return describe_attempt(read)
 
 
 def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> None:
-    _, second = read_attempts([FIRST, SECOND])
     for text in ("out/c-4", "9 s", "out/c-5", "node[01,03]"):
-        assert text in describe_attempt(second)
-    (many,) = read_attempts([SECOND | {"open": [f"out/c-{n}" for n in range(5, 12)]}])
-    assert "out/c-8, and 3 more" in describe_attempt(many)
-    bare = SECOND | {"checkpoint": "", "open": []}
-    kept, not_kept = read_attempts([bare, bare | {"kept": False}])
-    assert describe_attempt(kept).startswith(describe_attempt(not_kept)) and describe_attempt(
-        kept
-    ) != describe_attempt(not_kept)
-    (away,) = read_attempts([bare | {"away": "out/c-9"}])
-    assert "out/c-9" in describe_attempt(away)
+        assert text in told(SECOND)
+    many = told(SECOND, open=[f"out/c-{n}" for n in range(5, 12)])
+    assert "out/c-8, and 3 more" in many
+    kept, not_kept = (told(SECOND, checkpoint="", open=[], kept=kept) for kept in (True, False))
+    assert kept.startswith(not_kept) and kept != not_kept
+    assert "out/c-9" in told(SECOND, checkpoint="", open=[], away="out/c-9")
 
 
 def test_an_attempt_names_the_checkpoints_that_were_skipped_and_why() -> None:
     why = "out/c-9: rank 1 on node02: FileNotFoundError: 'out/c-9/b'"
-    (earlier, none) = read_attempts(
-        [SECOND | {"skipped": [why]}, SECOND | {"skipped": [why], "checkpoint": ""}]
-    )
-    assert f"from out/c-4, 9 s old; skipped: {why}" in describe_attempt(earlier)
-    assert describe_attempt(none).endswith(f"from the beginning: {NONE_LEFT}; skipped: {why}")
+    assert f"from out/c-4, 9 s old; skipped: {why}" in told(SECOND, skipped=[why])
+    none = told(SECOND, skipped=[why], checkpoint="")
+    assert none.endswith(f"from the beginning: {NONE_LEFT}; skipped: {why}")
 
 
 def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
-    first, second = read_attempts([FIRST, SECOND])
     ending = AttemptEnded(1, True, True, "node02: lost", "", ["node02"], 80.0, "")
-    (line,) = describe_attempts({2: second, 1: first}, {1: ending})
-    assert "node[01-02]" in line and "1 min 20 s" in line and second.why in line
+    (line,) = describe_attempts({2: SECOND, 1: FIRST}, {1: ending})
+    assert "node[01-02]" in line and "1 min 20 s" in line and SECOND.why in line
 
 
 def test_the_last_step_is_that_of_the_rank_that_came_furthest() -> None:
@@ -64,16 +61,30 @@ def test_the_last_step_is_that_of_the_rank_that_came_furthest() -> None:
     assert find_last_step([("up",), ()]) is None
 
 
+RIGHT = SECOND.document()
+
+
 @pytest.mark.parametrize(
     "odd",
     [
-        {"attempt": "x", "hosts": 3, "age": "soon", "lasted": -1, "open": None},
-        SECOND | {"lasted": float("inf")},
-        {"attempt": 3},
-        {"later": 1},
-        7,
+        RIGHT | {"attempt": "x"}, RIGHT | {"hosts": 3}, RIGHT | {"hosts": ["a", 3]},
+        RIGHT | {"age": "soon"}, RIGHT | {"lasted": -1}, RIGHT | {"open": None},
+        RIGHT | {"lasted": float("inf")}, RIGHT | {"attempt": None},
+        {"kind": "AttemptBegins", "attempt": 3}, {"kind": "AttemptBegins"},
+        RIGHT | {"kind": "Later"}, RIGHT | {"kind": "RecordLine"}, RIGHT | {"kind": "HostReported"},
+        RIGHT | {"kind": 7}, RIGHT | {"kind": None}, RIGHT | {"kind": ["AttemptBegins"]},
+        {name: value for name, value in RIGHT.items() if name != "kind"},
+        {}, 7, None, "AttemptBegins", [RIGHT],
     ],
-)
+)  # fmt: skip
 def test_a_line_that_is_not_as_declared_is_left_out(odd: object) -> None:
-    (line,) = read_attempts([odd, SECOND])
-    assert line.attempt == 2
+    lines: list[RecordLine] = [SECOND, AttemptRuns(2)]
+    raw = [odd, *(line.document() for line in lines), odd]
+    assert [*read_record(raw)] == lines
+    assert filter_attempts(read_record(raw)) == [SECOND]
+    assert read_record([RIGHT | {"later": 1}]) == (SECOND,)
+
+
+@pytest.mark.parametrize("odd", [None, 7, "", {}, {"0": RIGHT}])
+def test_a_record_that_is_no_list_has_no_lines(odd: object) -> None:
+    assert read_record(odd) == ()

@@ -16,21 +16,24 @@ from ipexctl.common.attempt_record import (
     AttemptEnded,
     AttemptRuns,
     Leads,
+    RecordLine,
     RunEnded,
+    StopNoted,
 )
-from ipexctl.common.keeper_messages import KeeperSaid, Vote
+from ipexctl.common.keeper_messages import KeeperMessage, Vote
 from ipexctl.remote.restart import voters
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.restart.voters import Member
 
 NAMES = "abcde"
+ONE, TWO = StopNoted("ann"), RunEnded("stopped by ann", False, by_user=True)
 
 
 class Net:
     def __init__(self) -> None:
         self.cut: set[frozenset[str]] = set()
         self.under_way: deque[tuple[str, str, str]] = deque()  # from, to, JSON
-        self.applied: defaultdict[str, list[Any]] = defaultdict(list)
+        self.applied: defaultdict[str, list[RecordLine]] = defaultdict(list)
         self.members: dict[str, Member] = {}
         for name in NAMES:
             self.start(name)
@@ -41,7 +44,7 @@ class Net:
 
         applied = self.applied[name] = []
 
-        def apply(line: Any, term: int) -> None:
+        def apply(line: RecordLine, term: int) -> None:
             applied.append(line)
 
         self.members[name] = Member(name, [*NAMES], send, apply, returned)
@@ -63,7 +66,7 @@ class Net:
             while self.under_way:
                 one, other, text = self.under_way.popleft()
                 if other in self.there(one) and other in self.members:
-                    message = KeeperSaid.any_of(json.loads(text))
+                    message = KeeperMessage.read(json.loads(text))
                     assert isinstance(message, Vote)
                     self.members[other].take(one, message.check())
             time.sleep(0.005)
@@ -76,7 +79,7 @@ class Net:
     def leaders(self, of: Iterable[str] = NAMES) -> str:
         return "".join(one for one in of if one in self.members and self.members[one].leads())
 
-    def agree(self, lines: list[Any], of: str = NAMES) -> None:
+    def agree(self, lines: list[RecordLine], of: str = NAMES) -> None:
         self.until(lambda: all(self.applied[one] == lines for one in of))
 
 
@@ -89,8 +92,8 @@ def net(monkeypatch: pytest.MonkeyPatch) -> Net:
 
 def test_the_first_host_leads_and_all_agree(net: Net) -> None:
     leads = net.until(net.leaders)
-    net.members[leads].add({"x": 1}, 1)
-    net.agree([{"x": 1}])
+    net.members[leads].propose(ONE, 1)
+    net.agree([ONE])
 
 
 @pytest.mark.parametrize(("with_leader", "size"), [(True, 2), (False, 1)])
@@ -103,19 +106,19 @@ def test_the_larger_part_goes_on_and_the_other_agrees_later(
     large = [one for one in NAMES if one not in small]
     net.divide(small)
     if with_leader:
-        net.members[before].add({"never": True}, 1)  # it has no majority any more
+        net.members[before].propose(StopNoted("never"), 1)  # it has no majority any more
     leads = net.until(lambda: net.leaders(large))
-    net.members[leads].add({"x": 1}, 1)
-    net.agree([{"x": 1}], "".join(large))
+    net.members[leads].propose(ONE, 1)
+    net.agree([ONE], "".join(large))
     net.until(lambda: not net.leaders(small))
     net.passes(2.0)
     assert not any(net.applied[one] for one in small)
     net.cut = set()
-    net.agree([{"x": 1}])
+    net.agree([ONE])
     leads = net.until(net.leaders)
     assert len(leads) == 1
-    net.members[leads].add({"x": 2}, 1)
-    net.agree([{"x": 1}, {"x": 2}])
+    net.members[leads].propose(TWO, 1)
+    net.agree([ONE, TWO])
 
 
 def test_who_was_cut_off_does_not_end_the_work_of_one_that_leads(net: Net) -> None:
@@ -129,8 +132,8 @@ def test_who_was_cut_off_does_not_end_the_work_of_one_that_leads(net: Net) -> No
 
 def test_a_process_that_is_new_neither_votes_nor_stands_before_it_has_the_record(net: Net) -> None:
     leads = net.until(net.leaders)
-    net.members[leads].add({"x": 1}, 1)
-    net.agree([{"x": 1}])
+    net.members[leads].propose(ONE, 1)
+    net.agree([ONE])
     for name in "abc":
         net.members.pop(name)
     for name in "abc":
@@ -139,20 +142,20 @@ def test_a_process_that_is_new_neither_votes_nor_stands_before_it_has_the_record
         net.passes(3.0)
         assert not net.leaders() and not net.applied["a"]
     else:
-        net.agree([{"x": 1}])
+        net.agree([ONE])
 
 
 def test_two_of_five_that_return_get_the_record(net: Net) -> None:
     leads = net.until(net.leaders)
-    net.members[leads].add({"x": 1}, 1)
-    net.agree([{"x": 1}])
+    net.members[leads].propose(ONE, 1)
+    net.agree([ONE])
     gone = [one for one in NAMES if one != leads][:2]
     for name in gone:
         net.members.pop(name)
     net.passes(0.5)
     for name in gone:
         net.start(name, returned=True)
-    net.agree([{"x": 1}])
+    net.agree([ONE])
     assert net.leaders() == leads
 
 

@@ -145,7 +145,7 @@ def test_what_the_leading_keeper_tells() -> None:
         "end", "failed", "b: lost; 1 hosts are too few",
     )  # fmt: skip
     for end in (RunEnded("it was stopped", False), RunEnded("by ann", False, by_user=True)):
-        assert describe_line(end) == ("end", "stopped", end.end)
+        assert describe_line(end) == ("end", "stopped", end.why)
 
 
 def test_its_text_is_not_in_the_command_to_type_again() -> None:

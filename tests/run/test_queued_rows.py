@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +9,19 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.attempt_record import AttemptBegins, AttemptRuns, QueuedRun, RunEnded, RunQueued
+from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    AttemptRuns,
+    QueuedRun,
+    RecordLine,
+    RunEnded,
+    RunQueued,
+)
 from ipexctl.common.processes import user_name
 from ipexctl.remote.facts.read_other_runs import describe_own_run
 from ipexctl.remote.restart.keeper import WAKES, Keeper
 from ipexctl.remote.run import run_list
-from ipexctl.remote.run_files import journal, queued_runs
+from ipexctl.remote.run_files import attempt_lines, journal, queued_runs
 from ipexctl.run.command.ps_table import table_lines
 from ipexctl.run.command.ps_text import run_lines
 from ipexctl.run.command.why_text import why_lines
@@ -30,9 +36,9 @@ from ipexctl.run.outcome.listed_runs import (
 from ipexctl.run.outcome.run_choice import Caller
 from tests.made import start_order
 
-QUEUED = RunQueued(1000.0, {"command": "train.py"}).document()
+QUEUED = RunQueued(1000.0, {"command": "train.py"})
 CALLER = Caller("ann@desk", Path("/home/ann"))
-STOPPED = RunEnded("stopped by ann", False, by_user=True).document()
+STOPPED = RunEnded("stopped by ann", False, by_user=True)
 
 
 class Host:
@@ -40,18 +46,17 @@ class Host:
         self.root = root
         root.mkdir(mode=0o700)
 
-    def add_run(self, number: int, *lines: dict[str, Any], order: bool = False) -> str:
+    def add_run(self, number: int, *lines: RecordLine, order: bool = False) -> str:
         """Make the folder of a run of which no process lives."""
         run = f"20261129-120000-{number:06d}"
         folder = self.root / "runs" / run
         folder.mkdir(parents=True)
         (folder / "lock").write_text("")
-        if lines:
-            path = Path(journal.attempts_path(str(folder), "node01"))
-            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for line in lines:
+            attempt_lines.append_line(str(folder), "node01", line)
         if order:
             queued_runs.keep_order(str(folder), start_order(host="node01"))
-        if not lines or "attempt" in lines[-1]:
+        if not lines or isinstance(lines[-1], AttemptBegins):
             kept = journal.create_journal(str(folder), "node01")
             kept.add({"about": {}, "began": 5.0})
             kept.add({"over": "ended"})
@@ -84,7 +89,7 @@ def test_a_queued_run_without_a_keeper_is_listed_however_many_have_ended(host: H
 
 def test_a_run_that_left_the_queue_is_not_queued(host: Host) -> None:
     stopped = host.add_run(1, QUEUED, STOPPED)
-    begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]).document())
+    begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]))
     rows = host.rows()
     assert (rows[stopped]["queued"], rows[stopped]["stopped"]) == (False, "stopped by ann")
     assert not rows[begun].get("queued") and rows[begun]["over"] == "ended"
@@ -92,7 +97,7 @@ def test_a_run_that_left_the_queue_is_not_queued(host: Host) -> None:
 
 def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(host: Host) -> None:
     stopped = host.add_run(1, QUEUED, STOPPED)
-    begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]).document())
+    begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]))
     waiting = host.add_run(3, QUEUED, order=True)
     rows = host.rows()
     rows[begun]["begun"] = True  # it has no ranks
@@ -110,9 +115,9 @@ def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(ho
 def test_a_run_that_ran_is_not_said_to_have_never_started_where_its_host_has_removed_it(
     host: Host,
 ) -> None:
-    ran = (QUEUED, AttemptBegins(1, ["node02"]).document(), AttemptRuns(1).document())
+    ran = (QUEUED, AttemptBegins(1, ["node02"]), AttemptRuns(1))
     well, failed = (
-        host.add_run(number, *ran, RunEnded(end, well).document())  # no journal: no ranks here
+        host.add_run(number, *ran, RunEnded(end, well))  # no journal: no ranks here
         for number, end, well in ((1, "", True), (2, "rank 0 failed", False))
     )
     reports = [read_on_host("node01", row) for row in host.rows().values()]
@@ -130,7 +135,7 @@ def test_a_run_that_ran_is_not_said_to_have_never_started_where_its_host_has_rem
 def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_lost(
     host: Host,
 ) -> None:
-    killed = host.add_run(1, QUEUED, AttemptBegins(1, ["node01"]).document())
+    killed = host.add_run(1, QUEUED, AttemptBegins(1, ["node01"]))
     other = host.add_run(2)  # it did not wait, and its command said what became of it
     path = Path(journal.path_of(str(host.root / "runs" / killed), "node01"))
     about = path.read_bytes().rpartition(b"over")[0]
@@ -158,7 +163,7 @@ def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
 
 
 def test_of_a_run_of_this_account_the_hosts_say_who_started_it(host: Host) -> None:
-    waiting = host.add_run(1, RunQueued(1000.0, {"by": "ann@desk", "command": "a.py"}).document())
+    waiting = host.add_run(1, RunQueued(1000.0, {"by": "ann@desk", "command": "a.py"}))
     begun, unknown = host.add_run(2, STOPPED), host.add_run(3)
     kept = journal.create_journal(str(host.root / "runs" / begun), "node01")
     kept.add({"about": {"by": "bob@laptop", "name": "bert"}, "began": 5.0})
@@ -176,7 +181,7 @@ def test_all_commands_say_alike_on_which_hosts_a_queued_run_will_be(
     host: Host, any_of: int, ranks: int, text: str
 ) -> None:
     about = {"hosts": ["node01", "node02", "node03"], "ranks": ranks, "any_of": any_of}
-    waiting = host.add_run(1, RunQueued(1000.0, about).document(), order=True)
+    waiting = host.add_run(1, RunQueued(1000.0, about), order=True)
     (run,) = merge_runs([read_on_host("node01", host.rows()[waiting])])
     assert next(why_lines(Why(run, (), 1, 0.0), 80)).endswith(f" · {text}")
     (line, *_) = map(str, run_lines(run, 1019.0))
@@ -187,9 +192,9 @@ def test_all_commands_say_alike_on_which_hosts_a_queued_run_will_be(
 
 def test_a_run_that_waits_again_is_after_earlier_ones_that_do_not_yet(host: Host) -> None:
     """A command wakes the runs of an account one after the other, after a reboot."""
-    lines = [RunQueued(since, {}).document() for since in (1000.0, 999.5, 1001.0)]
+    lines = [RunQueued(since, {}) for since in (1000.0, 999.5, 1001.0)]
     runs = [host.add_run(number, line, order=True) for number, line in enumerate(lines, 1)]
-    host.add_run(9, RunQueued(900.0, {}).document(), STOPPED)
+    host.add_run(9, RunQueued(900.0, {}), STOPPED)
     keeper = SimpleNamespace(
         order=start_order(host="node01").replace(woken=True), woke=50.0, base=runs[0],
         restart_plan=SimpleNamespace(queued=1000.0), runs=str(host.root / "runs"), name="node01",

@@ -6,7 +6,6 @@ ends well, on one story, and no attempt begins from step 0 while a checkpoint ex
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.attempt_record import AttemptEnded
 from ipexctl.lab import Lab
 from ipexctl.remote.checkpoints.copy_link import RESTARTER, WORKER
 from ipexctl.remote.rank.rank_wrapper import GUARDIAN, SUPERVISOR
@@ -75,8 +75,8 @@ def test_a_run_ends_well_though_its_processes_are_killed(
     said, _ = viewer.communicate(timeout=1200)
     print(said[-6000:])
     told, rows, firsts = test_partitions.ended(hosts, run_id, STEPS)
-    story = [json.loads(line) for line in hosts.read("node03", f".ipexctl/runs/{run_id}/att*")]
-    why = {line["ended"]: line["why"] for line in story if "ended" in line}
+    record = test_partitions.read_record(hosts, "node03", run_id)
+    why = {line.attempt: line.why for line in record if isinstance(line, AttemptEnded)}
     for number, row in enumerate(reversed(rows), 1):
         print(row["run_id"], row["state"], "| ps:", row["cause"], "| record:", why.get(number))
     assert hit == KILLS and rows[0]["state"] == "done", rows

@@ -19,6 +19,14 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    AttemptEnded,
+    AttemptRuns,
+    RecordLine,
+    RunEnded,
+    WrittenLine,
+)
 from ipexctl.inventory.nodeset import expand_names
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.practice_hosts import LabRoot, start_lab
@@ -183,6 +191,12 @@ def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int
     return told, rows, first_steps(hosts, last)
 
 
+def read_record(hosts: Hosts, name: str, run_id: str) -> list[RecordLine]:
+    """The lines that the keeper of a host has written."""
+    lines = hosts.read(name, f".ipexctl/runs/{run_id}/attempts.*")
+    return [WrittenLine.read(json.loads(line)).check().line for line in lines]
+
+
 def one_story(hosts: Hosts, run_id: str) -> tuple[Any, Any]:
     until = time.monotonic() + 600
     while True:
@@ -191,15 +205,12 @@ def one_story(hosts: Hosts, run_id: str) -> tuple[Any, Any]:
             break
         assert time.monotonic() < until, rows
         time.sleep(2)
-    stories = {
-        name: [json.loads(line) for line in hosts.read(name, f".ipexctl/runs/{run_id}/attempts.*")]
-        for name in hosts.names
-    }
+    records = {name: read_record(hosts, name, run_id) for name in hosts.names}
     lost = {
-        one["ended"]: one["lost"] + one.get("away", [])
-        for story in stories.values()
-        for one in story
-        if "ended" in one
+        line.attempt: line.lost + line.away
+        for record in records.values()
+        for line in record
+        if isinstance(line, AttemptEnded)
     }
     for row in rows:
         named = lost.get(int(row["run_id"].partition("-r")[2] or 1), [])
@@ -207,12 +218,11 @@ def one_story(hosts: Hosts, run_id: str) -> tuple[Any, Any]:
         assert all(host in cause for host in named) or row["state"] == "done", (row, named)
     told = {
         name: [
-            [k, line[k]]
-            for line in story
-            for k in ("attempt", "running", "ended", "end")
-            if k in line
+            [type(line).__name__, line.why if isinstance(line, RunEnded) else line.attempt]
+            for line in record
+            if isinstance(line, (AttemptBegins, AttemptRuns, AttemptEnded, RunEnded))
         ]
-        for name, story in stories.items()
+        for name, record in records.items()
     }
     longest = max(told.values(), key=len)  # a host whose keeper was killed knows its beginning
     assert all(one == longest[: len(one)] for one in told.values()), told

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.attempt_record import RunQueued, WrittenLine
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.practice_hosts import LabRoot, start_lab
 from tests.soak.test_partitions import MAKE, Hosts
@@ -143,4 +144,6 @@ def files_of(who: Hosts, host: str, run: str) -> list[str]:
 def queued_at(who: Hosts, run: str, host: str) -> float:
     """Return the time that is the run's place in the queue."""
     lines = who.read(host, f"~/.ipexctl/runs/{run}/attempts.{host}")
-    return float(json.loads(lines[0])["queued"])
+    first = WrittenLine.read(json.loads(lines[0])).line
+    assert isinstance(first, RunQueued)
+    return first.since

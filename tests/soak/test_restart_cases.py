@@ -32,11 +32,14 @@ from tests.soak.test_partitions import (
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 TIMES = range(int(os.environ.get("IPEXCTL_SOAK_TIMES", "1")))
 MB = 1 << 20
-SAYS = "            self.send(name, Mine(state))\n"
+SAYS = "            self.send(name, HostReported(state))\n"
 ODD = """            if self.name == "node04":
-                odd = [{"vote": 7}, {"vote": "x"}, {"order": [], "term": "y"}, {"mine": []}]
-                odd += [{"mine": {"over": 3}}, {"part": {}}]
-                odd += [{"mine": {"cleared": {"checkpoints": [7]}}}]
+                reports = [[], 7, {"over": 3}, {"cleared": {"checkpoints": [7]}}]
+                odd = [{"kind": "HostReported", "report": report} for report in reports]
+                odd += [{"kind": "Vote", "vote": vote, "numbers": {}} for vote in (7, "x")]
+                odd += [{"kind": "LeaderOrdered", "order": one, "term": "y"} for one in ([], {})]
+                odd += [{"kind": kind, "report": {"stop": "x"}} for kind in ("Part", 7, [], None)]
+                odd += [{"part": {}}]
                 for one in odd:
                     self.send(name, type("Odd", (), {"document": lambda self: one})())
 """
@@ -140,7 +143,7 @@ def test_a_host_that_sends_what_is_no_message_disturbs_nothing(
     first_steps(hosts, STEPS)
     assert len(rows) == 2
     notes = hosts.read("node01", f".ipexctl/runs/{run_id}/attempts.*")
-    assert any("unread" in line and "node04" in line for line in notes)
+    assert any("KeeperNote" in line and "node04 sent" in line for line in notes)
 
 
 @pytest.mark.parametrize("_again", TIMES)

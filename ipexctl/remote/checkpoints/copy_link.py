@@ -20,6 +20,9 @@ if MYPY:
     from collections.abc import Callable
     from typing import Any
 
+    from ipexctl.common.copy_messages import CopyOrder
+    from ipexctl.common.message import Message
+
 LIMIT = 1 << 18  # bytes of a message
 RESTARTER, WORKER = "ipexctl-copies", "ipexctl-copy"  # as `ps -o comm` shows them
 PAUSE = 2.0  # seconds before a killed worker is replaced
@@ -65,9 +68,9 @@ def keep_copier_running(order: StartOrder, folder: str, link: "socket.socket") -
         time.sleep(PAUSE)
 
 
-def send_packet(link: "socket.socket", message: object, flags: int = 0) -> None:
+def send_packet(link: "socket.socket", message: "Message", flags: int = 0) -> None:
     """Send a message as one packet, so that a killed process cannot leave half of one."""
-    link.send(json.dumps(message).encode("ascii"), flags)
+    link.send(json.dumps(message.document()).encode("ascii"), flags)
 
 
 def receive_packet(link: "socket.socket") -> "dict[str, Any] | None":
@@ -95,7 +98,7 @@ def forward_copier_events(
     start_thread(loop)
 
 
-def tell_copier(link: "socket.socket | None", message: object) -> None:
+def tell_copier(link: "socket.socket | None", message: "CopyOrder") -> None:
     """Send a message, or drop it if the buffer is full: the supervisor never waits."""
     if link is None:
         return  # no checkpoints are copied

@@ -13,8 +13,8 @@ import time
 from ipexctl.common import checkpoint_names
 from ipexctl.common.addresses import peer_url
 from ipexctl.common.copy_messages import (
+    CopierEvent,
     CopierNote,
-    CopierSaid,
     CopierServes,
     CopyFailed,
     CopyOrder,
@@ -43,7 +43,7 @@ from ipexctl.remote.failure import Failure, bug_document
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from ipexctl.common.run_orders import StartOrder
@@ -123,7 +123,7 @@ class Worker:
                 order = copy_link.receive_packet(self.link)
                 if order is None:
                     return
-                self.obey(CopyOrder.any_of(order))
+                self.obey(CopyOrder.read(order))
             if time.monotonic() >= due:
                 try:
                     self.look()
@@ -131,8 +131,8 @@ class Worker:
                     pass  # a file was removed meanwhile
                 due = time.monotonic() + EVERY
 
-    def say(self, message: CopierSaid) -> None:
-        copy_link.send_packet(self.link, message.document())
+    def say(self, message: CopierEvent) -> None:
+        copy_link.send_packet(self.link, message)
 
     def listen(self) -> int:
         server = blob_server.Server(self.keys, FilesBySha([self.copies]))
@@ -251,11 +251,10 @@ class Worker:
 
     # -- orders of the hub --
 
-    def obey(self, order: "CopyOrder | None") -> None:
-        """Call the method that the order names; report a failure to the hub."""
+    def obey(self, order: CopyOrder) -> None:
+        """Execute an order; report a failure to the hub."""
         try:
-            if order is not None:
-                getattr(self, order.mark)(order)
+            self.HANDLERS[type(order)](self, order)
         except (Changed, FileNotFoundError):  # the script has removed it
             self.say(CopyFailed(self.number, ""))
         except (Failure, OSError) as e:
@@ -264,12 +263,12 @@ class Worker:
 
     def seek(self, order: SeekPart) -> None:
         """Report this checkpoint again at a later look, or that it is absent."""
-        self.told.pop(order.seek, None)
-        self.sought[order.seek] = 3
+        self.told.pop(order.name, None)
+        self.sought[order.name] = 3
 
     def waits(self, order: NoteWait) -> None:
-        if order.waits in self.waiting:
-            self.waiting[order.waits][-1] = order.why
+        if order.name in self.waiting:
+            self.waiting[order.name][-1] = order.why
 
     def begin(self, number: int) -> None:
         if number != self.number:
@@ -278,7 +277,7 @@ class Worker:
 
     def keep(self, order: KeepPart) -> None:
         """Copy this host's part of a checkpoint on its own disk."""
-        self.begin(order.keep)
+        self.begin(order.number)
         members, found = self.find_written().get(order.name, ({}, {}))
         if not found or stamp_of(found) != order.stamp:
             raise Changed
@@ -293,7 +292,7 @@ class Worker:
 
     def copy(self, order: CopyPart) -> None:
         """Fetch a part from the host whose partner this host is."""
-        self.begin(order.copy)
+        self.begin(order.number)
         part, url = order.part, peer_url(*order.at)
         self.pending.append(part.sha)
         for tries_left in reversed(range(TRIES)):
@@ -308,7 +307,7 @@ class Worker:
 
     def publish(self, order: WriteManifest) -> None:
         """Write the manifest of a complete checkpoint and remove older copies."""
-        manifest = order.publish
+        manifest = order.manifest
         for host, part in manifest.parts.items():
             if self.host in manifest.holders[host] and not self.copies.has_part(part.sha):
                 raise Failure("a part of %s is not here" % manifest.name, slug="part-missing")
@@ -325,7 +324,16 @@ class Worker:
         self.say(ManifestWritten(manifest.number))
 
     def withdraw(self, order: WithdrawManifest) -> None:
-        blobs.try_unlink(self.copies.manifest_path(order.withdraw))
+        blobs.try_unlink(self.copies.manifest_path(order.number))
+
+    HANDLERS: "dict[type[CopyOrder], Callable[..., None]]" = {
+        SeekPart: seek,
+        NoteWait: waits,
+        KeepPart: keep,
+        CopyPart: copy,
+        WriteManifest: publish,
+        WithdrawManifest: withdraw,
+    }
 
 
 def stamp_of(files: "Files | None") -> str:

@@ -7,14 +7,24 @@ these. Whatever fails before leaves what was complete before.
 The caller takes `orders` for hosts and `facts` for all journals, and empties both.
 """
 
-from ipexctl.common import copy_messages, hub_orders, run_events
+from ipexctl.common import hub_orders, run_events
 from ipexctl.common.checkpoint_names import PLAIN, checkpoint_label, checkpoint_series, step_of
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.common.copy_messages import (
+    CopierEnded,
+    CopierEvent,
+    CopierNote,
+    CopierServes,
+    CopyFailed,
     CopyOrder,
     CopyPart,
     KeepPart,
+    ManifestWritten,
     NoteWait,
+    PartAbsent,
+    PartCopied,
+    PartFound,
+    PartKept,
     SeekPart,
     WithdrawManifest,
     WriteManifest,
@@ -23,9 +33,8 @@ from ipexctl.remote.checkpoints.checkpoint_rules import choose_copy_host, list_m
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
+    from collections.abc import Callable
     from typing import Any
-
-    from ipexctl.common.copy_messages import PartFound
 
     Answers = dict[str, PartFound | None]  # host -> its part as it was found; None: it has none
 
@@ -43,7 +52,7 @@ class Publication:
     def __init__(self, hosts: "list[str]", groups: "dict[str, list[str]] | None" = None) -> None:
         """Take the hosts of the run. `groups`: the groups of each host in the hostfile."""
         self.hosts, self.groups = hosts, groups
-        self.orders: "list[tuple[str, dict[str, Any]]]" = []
+        self.orders: "list[tuple[str, hub_orders.HostOrder]]" = []
         self.facts: "list[dict[str, Any]]" = []
         # host -> (address, port) where it gives its parts
         self.places = {}  # type: dict[str, tuple[str, int]]
@@ -70,13 +79,13 @@ class Publication:
         self.waits = {}  # type: dict[str, str]
         self.said = set()  # type: set[str]
 
-    def take(self, host: str, message: copy_messages.CopierSaid, now: float) -> None:
+    def take(self, host: str, message: CopierEvent, now: float) -> None:
         """Handle a message of a host. `begin` is called once after messages that came together."""
-        getattr(self, "on_%s" % message.copier_event)(host, message, now)
+        self.HANDLERS[type(message)](self, host, message, now)
 
     # -- what hosts say --
 
-    def on_serves(self, host: str, message: copy_messages.CopierServes, now: float) -> None:
+    def on_serves(self, host: str, message: CopierServes, now: float) -> None:
         """Note where a host serves its parts; a host that started again needs its orders again."""
         if host in self.places and self.current:
             if self.current.manifest:
@@ -88,10 +97,10 @@ class Publication:
             if host not in self.answers[name]:
                 self.tell(host, SeekPart(name))
 
-    def on_note(self, host: str, message: copy_messages.CopierNote, now: float) -> None:
+    def on_note(self, host: str, message: CopierNote, now: float) -> None:
         self.note("checkpoints on %s: %s" % (host, message.text[:300]))
 
-    def on_ended(self, host: str, message: copy_messages.CopierEnded, now: float) -> None:
+    def on_ended(self, host: str, message: CopierEnded, now: float) -> None:
         """Go on with the other hosts if this one has never written a part, else copy no more."""
         if host not in self.hosts:
             return
@@ -106,7 +115,7 @@ class Publication:
         if self.current:
             self.try_again(self.current, now)
 
-    def on_ready(self, host: str, message: copy_messages.PartFound, now: float) -> None:
+    def on_ready(self, host: str, message: PartFound, now: float) -> None:
         """Note a host's part of a checkpoint, and ask the other hosts for theirs."""
         name, stamp = message.name, message.stamp
         is_repeated = self.seen.get((host, name)) == stamp and name not in self.answers
@@ -145,7 +154,7 @@ class Publication:
             else:
                 self.tell(peer, SeekPart(name))
 
-    def on_none(self, host: str, message: copy_messages.PartAbsent, now: float) -> None:
+    def on_none(self, host: str, message: PartAbsent, now: float) -> None:
         name = message.name
         # a host that wrote parts of this series will write one of this checkpoint, too
         is_late = host in self.series.get(checkpoint_series(name), ())
@@ -154,19 +163,19 @@ class Publication:
         elif name in self.answers:
             self.answers[name].setdefault(host, None)
 
-    def on_kept(self, host: str, message: copy_messages.PartKept, now: float) -> None:
+    def on_kept(self, host: str, message: PartKept, now: float) -> None:
         if self.current and message.number == self.current.number:
             part = CopiedPart(message.sha, message.list, message.bytes)
             self.current.parts[host] = part
             self.copy(self.current, host)
             self.publish(self.current, now)
 
-    def on_copied(self, host: str, message: copy_messages.PartCopied, now: float) -> None:
+    def on_copied(self, host: str, message: PartCopied, now: float) -> None:
         if self.current and message.number == self.current.number:
             self.current.copied.add(message.of)
             self.publish(self.current, now)
 
-    def on_published(self, host: str, message: copy_messages.ManifestWritten, now: float) -> None:
+    def on_published(self, host: str, message: ManifestWritten, now: float) -> None:
         """Record the checkpoint as complete once every holder has written its manifest."""
         current = self.current
         if not current or message.number != current.number:
@@ -190,7 +199,7 @@ class Publication:
         )
         self.facts.append(event.document())
 
-    def on_failed(self, host: str, message: copy_messages.CopyFailed, now: float) -> None:
+    def on_failed(self, host: str, message: CopyFailed, now: float) -> None:
         """Choose another partner for the part, or try the checkpoint again later."""
         if self.current and message.number == self.current.number:
             why, writer = message.why[:300], message.of
@@ -207,6 +216,18 @@ class Publication:
             if why and not self.current.manifest:
                 self.try_again(self.current, now)
             self.current = None
+
+    HANDLERS: "dict[type[CopierEvent], Callable[..., None]]" = {
+        CopierServes: on_serves,
+        CopierNote: on_note,
+        CopierEnded: on_ended,
+        PartFound: on_ready,
+        PartAbsent: on_none,
+        PartKept: on_kept,
+        PartCopied: on_copied,
+        ManifestWritten: on_published,
+        CopyFailed: on_failed,
+    }
 
     def is_idle(self) -> bool:
         """Return whether nothing is copied and no answer is missing."""
@@ -250,7 +271,7 @@ class Publication:
                 )
             return
 
-    def is_overwritten(self, host: str, message: copy_messages.PartFound) -> bool:
+    def is_overwritten(self, host: str, message: PartFound) -> bool:
         """Return whether several hosts write the same plain names again."""
         if not self.stamps:
             return False
@@ -260,7 +281,7 @@ class Publication:
                 return True
         return False
 
-    def note_lone_writer(self, host: str, message: copy_messages.PartFound) -> None:
+    def note_lone_writer(self, host: str, message: PartFound) -> None:
         """Note which hosts write plain names less often than this one: they are not waited for."""
         waited = self.answers.get(message.name, {}).get(host)
         if waited and waited.stamp != message.stamp:
@@ -338,7 +359,7 @@ class Publication:
         self.facts.append(fact.document())
 
     def tell(self, host: str, order: CopyOrder) -> None:
-        self.orders.append((host, hub_orders.TellCopier(order).document()))
+        self.orders.append((host, hub_orders.TellCopier(order)))
 
     def note(self, text: str) -> None:
         if text not in self.said:

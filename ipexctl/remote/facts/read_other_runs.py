@@ -145,12 +145,12 @@ def process_age(pid: int) -> "int | None":
 
 def describe_own_run(root: str, run: str) -> "dict[str, str]":
     """Return {name, command, owner} of a run of this account, from its journal."""
-    from ipexctl.remote.run_files import journal
+    from ipexctl.remote.run_files import run_about
 
     folder = os.path.join(root, "runs", run)
-    about = journal.read_about(folder)
+    about = run_about.read_about(folder)
     return {
         "name": str(about.get("name", ""))[:64],
         "command": str(about.get("command", ""))[:200],
-        "owner": journal.read_owner(folder, user_name(os.getuid())),
+        "owner": run_about.read_owner(folder, user_name(os.getuid())),
     }

@@ -22,7 +22,7 @@ if MYPY:
     from ipexctl.common.run_orders import StartOrder
     from ipexctl.remote.run.supervisor import Supervisor
 
-    Request = watch_orders.Said | run_events.Abandoned | None  # None: of a later version
+    Request = watch_orders.WatchOrder | run_events.Abandoned
     Queued = tuple[str | None, Any]  # a host and its report, or None and a Request
 
 CUT = "the connection ended"
@@ -99,7 +99,7 @@ class Hub:
         except Exception:
             bug = bug_document()["what"]
             self.publish([run_events.make_host_fact(self.name, run_events.Broken(bug))])
-            self.tell_all(hub_orders.Stop(bug).document())
+            self.tell_all(hub_orders.Stop(bug))
 
     def turn(self) -> None:
         """Process the events that have arrived, then send the resulting orders and facts."""
@@ -147,7 +147,7 @@ class Hub:
         if event.get("event") == "swept":
             self.swept[host] = run_events.Swept.read(event).survivors
             self.count_swept()
-        elif event.get("event") == "shelf":
+        elif "kind" in event:
             self.take_checkpoint(host, event, now)
         else:
             if is_failure(event):
@@ -158,7 +158,7 @@ class Hub:
     def take_checkpoint(self, host: str, event: "dict[str, Any]", now: float) -> None:
         """Pass a message about checkpoints on; an invalid one is noted, and the run continues."""
         try:
-            message = copy_messages.read(event)
+            message = copy_messages.CopierEvent.read(event).check()
             if isinstance(message, copy_messages.CopierServes):
                 address = self.link.address(host) if self.link and host in self.others else ""
                 message.address = address or self.run.address
@@ -185,11 +185,11 @@ class Hub:
         """Handle a request of a watching command: to stop, to doubt a host, to give up."""
         if isinstance(order, watch_orders.Interrupt):
             self.hurried = True
-            self.judge.ask_to_end(order.interrupt, order.seconds, now)
+            self.judge.ask_to_end(order.by, order.seconds, now)
         elif isinstance(order, watch_orders.Doubt):
-            self.doubts.setdefault(order.doubt, (now, order.why))
+            self.doubts.setdefault(order.host, (now, order.why))
         elif isinstance(order, watch_orders.CannotGoOn):
-            self.judge.broken(order.broken, order.why)
+            self.judge.broken(order.host, order.why)
         elif isinstance(order, run_events.Abandoned):
             self.judge.abandoned(order.why)
 
@@ -228,22 +228,22 @@ class Hub:
         if is_over and not self.over_sent:
             self.over_sent = True
             self.supervisor.stopped = self.judge.over
-            self.tell_all(hub_orders.Stop(self.judge.over).document())
+            self.tell_all(hub_orders.Stop(self.judge.over))
             self.count_swept()  # lost hosts will not report
 
     def publish(self, facts: "list[dict[str, Any]]") -> None:
         """Record facts in the journal of every host, so that any of them can report the run."""
         self.supervisor.note_facts(facts)
         for host in self.others:
-            self.send(host, hub_orders.Note(facts).document())
+            self.send(host, hub_orders.Note(facts))
 
-    def send(self, host: str, order: "dict[str, Any]") -> None:
+    def send(self, host: str, order: hub_orders.HostOrder) -> None:
         if host == self.name:
             self.supervisor.inbox.put(order)
         elif self.link is not None:
-            self.link.send(host, order)
+            self.link.send(host, order.document())
 
-    def tell_all(self, order: "dict[str, Any]") -> None:
+    def tell_all(self, order: hub_orders.HostOrder) -> None:
         for host in [self.name] + self.others:
             self.send(host, order)
 
@@ -278,16 +278,23 @@ class HubSpoke:
         self.hub = order.hub
         self.hub_is_known = False
         self.paths = host_paths.HostPaths([(supervisor.plan.host, ""), (self.hub, "")])
-        self.link = hub_link.Spoke(supervisor.plan.host, self.hub, order.keys, supervisor.inbox.put)
+        self.link = hub_link.Spoke(supervisor.plan.host, self.hub, order.keys, self.take_order)
 
     def begin(self) -> int:
         return 0
 
+    def take_order(self, document: "Any") -> None:
+        try:
+            order = hub_orders.HostOrder.read(document).check()
+        except Exception:  # the hub has another version, or a bug
+            self.supervisor.stop("%s sent an invalid order" % self.hub)
+        else:
+            self.supervisor.inbox.put(order)
+
     def ask(self, order: "Request") -> None:
         if isinstance(order, watch_orders.HubAt) and not self.hub_is_known:
             self.hub_is_known = True
-            address, port = order.hub
-            self.link.connect(address, port)
+            self.link.connect(order.address, order.port)
 
     def report(self, event: "dict[str, Any]") -> None:
         self.link.send(event)

@@ -30,7 +30,7 @@ class Judge:
         self.ranks = {row.host: set(row.ranks) for row in run.hosts}
         self.world = sum(len(ranks) for ranks in self.ranks.values())
         self.began = now
-        self.orders = []  # type: list[tuple[str, dict[str, Any]]]
+        self.orders: "list[tuple[str, hub_orders.HostOrder]]" = []
         self.facts = []  # type: list[dict[str, Any]]
         self.over = ""
         self.deadline = None  # type: float | None  # when the remaining processes are killed
@@ -317,9 +317,9 @@ class Judge:
             deadline if self.started else self.began
         )  # else no rank has anything to save
 
-    def order(self, host: str, order: hub_orders.Order) -> None:
+    def order(self, host: str, order: hub_orders.HostOrder) -> None:
         if host not in self.lost:
-            self.orders.append((host, order.document()))
+            self.orders.append((host, order))
 
     def fact(self, event: run_events.Event, host: "str | None" = None) -> None:
         """Record an event. `host`: the host that it is about."""

@@ -22,7 +22,7 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import ended_copy, synced_folders
-from ipexctl.remote.run_files import journal, run_folders
+from ipexctl.remote.run_files import run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -138,7 +138,7 @@ class Pruning:
         counts = {}  # type: dict[str, int]
         for name in newest_first:
             folder = os.path.join(self.root, "runs", name)
-            owner = journal.read_about(folder).get("by", "")
+            owner = run_about.read_about(folder).get("by", "")
             limits = self.limits if owner in ("", self.limits["by"]) else self.limits["others"]
             place = counts[owner] = counts.get(owner, 0) + 1
             oldest = time.time() - limits["days"] * 86400
@@ -153,7 +153,7 @@ class Pruning:
         if lock is None:
             return
         try:
-            name = str(journal.read_about(folder).get("name") or "")[:64]
+            name = str(run_about.read_about(folder).get("name") or "")[:64]
             self.runs.append((os.path.basename(folder), name))
             self.count("runs", disk_use.size_of(folder))
             if not self.check:

@@ -1,13 +1,11 @@
 """Keepers of runs with --restarts on this host, and what they wrote: for `run` and `stop`."""
 
-import os
-
 from ipexctl.common import frames
 from ipexctl.common.attempt_record import RunEnded
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
-from ipexctl.remote.run_files import journal, queued_runs, run_folders
+from ipexctl.remote.run_files import attempt_lines, queued_runs, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -46,16 +44,16 @@ def op_forget(call: "Call", root: str, known_as: str, run_id: str, by: str) -> "
     folder = run_folders.folder_of(root, run_id)
     why = "stopped by %s" % by if by else "it is over on its other hosts"
     end = RunEnded(why, False, by_user=bool(by), cut_off=not by)
-    journal.write_lines(journal.attempts_path(folder, known_as), os.O_APPEND, [end.document()])
+    attempt_lines.append_line(folder, known_as, end)
     queued_runs.forget_order(folder, known_as)
     return {}
 
 
 def op_record(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
-    """{root, known_as, run_id} -> {story: [RecordLine, ...], alive}"""
+    """{root, known_as, run_id} -> {lines: [RecordLine, ...], alive}"""
     folder = run_folders.folder_of(root, run_id)
-    lines = journal.read_lines(journal.attempts_path(folder, known_as))
-    return {"story": lines, "alive": control.is_alive(folder, control.keeper_of(known_as))}
+    lines = [line.document() for line in attempt_lines.read_lines(folder, known_as)]
+    return {"lines": lines, "alive": control.is_alive(folder, control.keeper_of(known_as))}
 
 
 def op_ask(

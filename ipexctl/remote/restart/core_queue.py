@@ -18,7 +18,7 @@ from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.facts.probe_values import parse_number
 from ipexctl.remote.restart import name_owners
-from ipexctl.remote.run_files import journal
+from ipexctl.remote.run_files import run_about
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -99,7 +99,7 @@ class CoreQueue:
         if uid != os.getuid() or not self.root:
             return user
         if run not in self.owners:
-            self.owners[run] = journal.read_owner(os.path.join(self.root, "runs", run), user)
+            self.owners[run] = run_about.read_owner(os.path.join(self.root, "runs", run), user)
         return self.owners[run]
 
     def go_to(self, state: str) -> None:

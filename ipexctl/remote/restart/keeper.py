@@ -1,9 +1,9 @@
 """The keeper of a run with --restarts on one host: it lives from the first attempt to the last.
 
-It watches this host's part of each attempt by its journal, tells the voters how it is (`mine`), and
-obeys the orders of the one that leads. The first hosts are voters: they keep the record of the run
-(record.py, voters.py), and one of them leads (leader.py). `RUN/attempts` has the lines of the
-record. A host that no leader reaches ends its ranks, and looks for one.
+It watches this host's part of each attempt by its journal, tells the voters how it is
+(HostReported), and obeys the orders of the one that leads. The first hosts are voters: they keep
+the record of the run (record.py, voters.py), and one of them leads (leader.py). `RUN/attempts` has
+the lines of the record. A host that no leader reaches ends its ranks, and looks for one.
 """
 
 import os
@@ -15,6 +15,7 @@ from functools import partial
 from ipexctl.common.attempt_record import (
     AttemptBegins,
     KeeperAnswer,
+    KeeperNote,
     KeeperQuestion,
     Leads,
     QueuedRun,
@@ -27,10 +28,10 @@ from ipexctl.common.keeper_messages import (
     LEFT,
     BeginPart,
     HostReport,
+    HostReported,
+    KeeperMessage,
     KeeperOrder,
-    KeeperSaid,
-    Mine,
-    Ordered,
+    LeaderOrdered,
     PartFailed,
     PartReady,
     Vote,
@@ -58,7 +59,7 @@ from ipexctl.remote.restart import (
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
-from ipexctl.remote.run_files import journal, queued_runs, run_folders
+from ipexctl.remote.run_files import attempt_lines, queued_runs, run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -106,7 +107,7 @@ def run_keeper(order: StartOrder) -> None:
         keeper.keep()
     except Exception:
         problem = bug_document()["what"]
-        keeper.note({"broken": problem})  # another one leads then
+        keeper.note(KeeperNote(problem))  # another one leads then
         keeper.end_part(problem)
 
 
@@ -150,7 +151,7 @@ class Keeper:
         queued = self.restart_plan.queued
         if not queued:
             return None
-        self.note(RunQueued(queued, self.order.about).document())
+        self.note(RunQueued(queued, self.order.about))
         if not self.order.secret:  # then nothing of it may be on a disk
             queued_runs.keep_order(self.folder, self.order)
         cpus = {cpu for rank in self.order.ranks for cpu in rank.cpus}
@@ -167,7 +168,7 @@ class Keeper:
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
         if self.name in names:
             returned = self.order.returned
-            self.member = voters.Member(self.name, names, self.send, self.agree, returned)
+            self.member = voters.Member(self.name, names, self.send, self.record.add, returned)
             later_hosts = [host for host in hosts if host not in earlier and host != self.name]
             if later_hosts:
                 _, address, port = places[names.index(self.name)]
@@ -189,12 +190,6 @@ class Keeper:
         except OSError:  # a full disk
             return time.time()
 
-    def agree(self, document: "dict[str, Any]", term: int) -> None:
-        """Add a line on which the voters have agreed to the record."""
-        line = RecordLine.any_of(document)
-        if line is not None:
-            self.record.add(line, term)
-
     def keep(self) -> None:
         """Answer this host's processes, and process messages until the run is over."""
         control.serve_control_socket(
@@ -211,7 +206,7 @@ class Keeper:
         """Queue a message of another keeper, or an event of this host."""
         self.inbox.put((name, message))
 
-    def send(self, name: str, message: KeeperSaid) -> None:
+    def send(self, name: str, message: KeeperMessage) -> None:
         """Send a message to a host if it is connected; states and orders are sent again."""
         if name in self.spokes:
             self.spokes[name].send(message.document())
@@ -249,7 +244,7 @@ class Keeper:
                 try:
                     self.hear(name, message)
                 except Exception as e:  # an invalid message
-                    self.note({"unread": "%s sent %.200r (%r)" % (name, message, e)})
+                    self.note(KeeperNote("%s sent %.200r (%r)" % (name, message, e)))
         except queue.Empty:
             pass
         now, reached = time.monotonic(), self.connected()
@@ -265,20 +260,19 @@ class Keeper:
         self.speak(now, reached)
         self.look_for_leader(now)
         if self.starter.has_ended():  # the ranks go on; without this keeper the host is lost
-            self.note({"broken": "the process that starts guardians has ended"})
+            self.note(KeeperNote("the process that starts guardians has ended"))
             self.over = True
 
     def hear(self, name: str, message: object) -> None:
         """Handle a message of another keeper, of this host's part, or of a process of this host."""
         if isinstance(message, dict):
-            parsed = KeeperSaid.any_of(message)
-            message = parsed and parsed.check()
+            message = KeeperMessage.read(message).check()
         if isinstance(message, Vote):
             if self.member is not None:
                 self.member.take(name, message)
-        elif isinstance(message, Mine):
-            self.said[name] = message.mine
-        elif isinstance(message, Ordered):
+        elif isinstance(message, HostReported):
+            self.said[name] = message.report
+        elif isinstance(message, LeaderOrdered):
             self.obey(message.order, message.term, message.lines)
         elif isinstance(message, PartReady):
             self.set_state("ready", message)
@@ -313,7 +307,7 @@ class Keeper:
         self.next_word = now + SAYS
         self.said[self.name] = state = self.mine(now)
         for name in reached & {place[0] for place in self.restart_plan.places}:
-            self.send(name, Mine(state))
+            self.send(name, HostReported(state))
 
     def lead_run(self, member: "voters.Member", now: float, reached: "set[str]") -> None:
         """Add lines to the record and send orders, while this host leads a majority of voters."""
@@ -326,7 +320,7 @@ class Keeper:
             self.leader = leader.Leader(voter_plan, self.name, self.record, now)
             self.led_term = term
             self.wanted, self.ordered = 0.0, -1
-            member.add(Leads(self.name).document(), term)
+            member.propose(Leads(self.name), term)
         count = 1 + len(reached & set(member.nodes))
         if self.record.term != term or 2 * count <= len(member.nodes):
             return  # a majority must agree that it leads, and on each line
@@ -336,7 +330,7 @@ class Keeper:
         line = self.leader.tick(now, reached, self.said)
         if line and now > self.wanted:
             self.wanted = now + COMMIT  # until then it may become part of the record
-            member.add(keeper_notices.sign_line(line, self.name).document(), term)
+            member.propose(keeper_notices.sign_line(line, self.name), term)
         orders = self.leader.orders(self.said)
         if now > self.next_order or orders != self.orders:
             self.next_order, self.orders = now + SAYS, orders
@@ -349,21 +343,20 @@ class Keeper:
         term: int,
         reached: "set[str]",
     ) -> None:
-        lines = [line.document() for line in self.record.lines]
+        lines = self.record.lines
         for name, order in orders.items():
             if name == self.name:
                 self.obey(order, term)
             elif name in reached:
-                self.send(name, Ordered(order, term, [] if name in member.nodes else lines))
+                self.send(name, LeaderOrdered(order, term, [] if name in member.nodes else lines))
 
-    def obey(self, order: KeeperOrder, term: int, lines: "Sequence[dict[str, Any]]" = ()) -> None:
+    def obey(self, order: KeeperOrder, term: int, lines: "Sequence[RecordLine]" = ()) -> None:
         """Execute a leader's order, unless a later leader has sent one before."""
         number, clear = order.number, order.clear
         if term < self.term:
             return
         self.term, self.led, self.alone = term, time.monotonic(), False
-        new_lines = lines[len(self.record.lines) :]
-        for line in filter(None, map(RecordLine.any_of, new_lines)):
+        for line in lines[len(self.record.lines) :]:
             self.record.fold(line)
         part, cleared = self.part, self.state.cleared
         if self.queue is not None and order.queue:
@@ -381,7 +374,7 @@ class Keeper:
         elif order.hub and part is not None and not part.joined:
             part.joined = part.attempt == number
             if part.joined:
-                part.write(HubAt(order.hub).document())
+                part.write(HubAt(*order.hub).document())
 
     def look_at_queue(self, now: float) -> None:
         """Report the place. A run that has no ranks here leaves the queue when it is over, and
@@ -409,7 +402,7 @@ class Keeper:
         owner = user_name(os.getuid())
         return [
             QueuedRun(
-                int(since * 1000), run, journal.read_owner(os.path.join(self.runs, run), owner)
+                int(since * 1000), run, run_about.read_owner(os.path.join(self.runs, run), owner)
             )
             for since, run in sorted(runs)
             if not control.is_alive(run, control.keeper_of(self.name))
@@ -450,7 +443,7 @@ class Keeper:
         if self.alone and (self.state.stop or now - self.led > patience):
             by_user = bool(self.state.stop)
             why = "stopped by %s" % self.state.stop if by_user else SMALLER % self.name
-            self.note(RunEnded(why, False, by_user=by_user, cut_off=not by_user).document())
+            self.note(RunEnded(why, False, by_user=by_user, cut_off=not by_user))
             queued_runs.forget_order(self.folder, self.name)
             self.end_part(why)
             self.over = True
@@ -465,9 +458,9 @@ class Keeper:
         if part is not None:
             well = part.well or part.finished
             ending = restart_policy.classify_ending(part.facts, part.seconds)
-            self.note(RunEnded("done" if well else ending["why"], well).document())
+            self.note(RunEnded("done" if well else ending["why"], well))
         elif self.part is None:  # the ranks are on others
-            self.note(RunEnded(SMALLER % self.name, False, cut_off=True).document())
+            self.note(RunEnded(SMALLER % self.name, False, cut_off=True))
         self.over = part is not None or self.part is None
 
     def attempts(self) -> "dict[str, int]":
@@ -513,7 +506,7 @@ class Keeper:
             if part.checkpoints >= checkpoint_rules.KEPT:  # newer ones were completed meanwhile
                 self.copies.release(part.order)
         except (Failure, OSError, Changed) as e:
-            self.note({"holds_no_copy": "%s: %s" % (layout.name if layout else "", e)})
+            self.note(KeeperNote("no copy of %s: %s" % (layout.name if layout else "", e)))
 
     def is_latest(self, part: "Part") -> bool:
         return part is self.part and not self.is_unwanted(part.attempt)
@@ -554,17 +547,15 @@ class Keeper:
         for line in self.record.lines[self.noted :]:
             if isinstance(line, AttemptBegins):
                 line = line.replace(run_id=run_id_of(self.base, line.attempt))
-            self.note(line.document())
+            self.note(line)
             self.noted += 1
             self.notices.take_line(line, is_leader=self.leader is not None)
             queued_runs.forget_order(self.folder, self.name)
 
-    def note(self, line: "dict[str, Any]") -> None:
+    def note(self, line: RecordLine) -> None:
         """Append a line to RUN/attempts."""
         try:
-            line = dict(line, at=round(time.time(), 1))
-            appends = self.restart_plan.queued or self.noted
-            flags = os.O_APPEND if appends else os.O_TRUNC
-            journal.write_lines(journal.attempts_path(self.folder, self.name), flags, [line])
+            is_first = not (self.restart_plan.queued or self.noted)
+            attempt_lines.append_line(self.folder, self.name, line, is_first)
         except OSError:
             pass  # a full disk

@@ -38,6 +38,6 @@ def describe_line(line: RecordLine) -> "tuple[str, str, str] | None":
         return None
     if line.well:
         return "end", "done", ""
-    if line.by_user or line.end == restart_policy.STOPPED:
-        return "end", "stopped", line.end
-    return "end", "failed", line.end
+    if line.by_user or line.why == restart_policy.STOPPED:
+        return "end", "stopped", line.why
+    return "end", "failed", line.why

@@ -445,7 +445,7 @@ class Leader:
         record, plan = self.record, self.restart_plan
         if not record.attempts or (record.phase() == "clear" and self.queues_again()):
             return self.queue.get(host, "")
-        ran = {end.ended for end in record.endings if end.ran} | {record.number}
+        ran = {end.attempt for end in record.endings if end.ran} | {record.number}
         kept = {name for line in record.attempts if line.attempt in ran for name in line.hosts}
         return CLAIMS if host in kept or host not in plan.first else LEFT
 

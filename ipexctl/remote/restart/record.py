@@ -37,7 +37,7 @@ class RestartRecord:
         """Add a line, unless it is from an earlier leader or the record has ended."""
         if isinstance(line, Leads):
             if term > self.term:
-                self.term, self.leader = term, line.leads
+                self.term, self.leader = term, line.host
         elif term == self.term and self.end is None and self.is_next(line):
             self.fold(line)
 
@@ -45,11 +45,11 @@ class RestartRecord:
         if isinstance(line, AttemptBegins):
             return self.phase() in ("queue", "clear") and line.attempt == self.number + 1
         if isinstance(line, AttemptRuns):
-            return self.phase() == "begin" and line.running == self.number
+            return self.phase() == "begin" and line.attempt == self.number
         if isinstance(line, AttemptEnded):
-            return self.phase() in ("begin", "watch") and line.ended == self.number
+            return self.phase() in ("begin", "watch") and line.attempt == self.number
         if isinstance(line, AttemptSucceeded):
-            return self.phase() == "watch" and self.succeeded < line.succeeded == self.number
+            return self.phase() == "watch" and self.succeeded < line.attempt == self.number
         return not (isinstance(line, StopNoted) and self.stopped)
 
     def fold(self, line: RecordLine) -> None:
@@ -60,15 +60,15 @@ class RestartRecord:
             self.complete = line.checkpoint or self.complete
             self.order = tuple(line.order) or self.order
         elif isinstance(line, AttemptRuns):
-            self.running = line.running
+            self.running = line.attempt
         elif isinstance(line, AttemptSucceeded):
-            self.succeeded = line.succeeded
+            self.succeeded = line.attempt
         elif isinstance(line, AttemptEnded):
             self.endings.append(line)
             if line.complete:
-                self.complete, self.order = line.complete, (line.ended, line.number)
+                self.complete, self.order = line.complete, (line.attempt, line.number)
         elif isinstance(line, StopNoted):
-            self.stopped = line.stop
+            self.stopped = line.by
         elif isinstance(line, RunEnded):
             self.end = line
 
@@ -90,7 +90,7 @@ class RestartRecord:
 
     def cleared(self) -> int:
         """Return the number of the last attempt that has ended: no host may have ranks of it."""
-        return self.endings[-1].ended if self.endings else 0
+        return self.endings[-1].attempt if self.endings else 0
 
     def used(self) -> int:
         """Return the number of restarts whose ranks started: they count for --restarts."""

@@ -67,7 +67,7 @@ class Member(SyncObj):  # type: ignore[misc]
         name: str,
         names: "list[str]",
         send: "Callable[[str, Vote], object]",
-        apply: "Callable[[dict[str, Any], int], object]",
+        apply: "Callable[[RecordLine, int], object]",
         returned: bool = False,
     ) -> None:
         self.name, self.apply = name, apply
@@ -94,10 +94,14 @@ class Member(SyncObj):  # type: ignore[misc]
         conf.raftMinTimeout, conf.raftMaxTimeout = SHORTEST, LONGEST
         conf.appendEntriesPeriod = BEATS
 
+    def propose(self, line: RecordLine, term: int) -> None:
+        """Add a line to the record once most members have it. `term`: that of this leader."""
+        self.add(line.document(), term)
+
     @replicated  # type: ignore[untyped-decorator]  # pysyncobj has no types
     def add(self, line: "dict[str, Any]", term: int) -> None:
-        """Add a line to the record. `term`: that of the leader, maybe an earlier one."""
-        self.apply(line, term)
+        """Apply a line on which the members agree. `term`: of its leader, maybe an earlier one."""
+        self.apply(RecordLine.read(line), term)
 
     def tick(self, connected: "set[str]") -> None:
         """Let Raft do what is due. `connected`: names of the members that are connected."""
@@ -139,11 +143,8 @@ class Member(SyncObj):  # type: ignore[misc]
         """Return the call of `add` for an entry, as PySyncObj keeps it."""
         if entry.line is None:
             return NO_OP
-        line = RecordLine.any_of(entry.line)
-        if line is not None:
-            line.check()
         number = self._methodToID[self._getFuncName("add")]
-        return REGULAR + JsonCommands.dumps((number, (entry.line, entry.line_term)))
+        return REGULAR + JsonCommands.dumps((number, (entry.line.document(), entry.line_term)))
 
     def follows(self) -> bool:
         """Return whether another member leads and was heard from recently."""
@@ -183,4 +184,4 @@ def read_entry(command: bytes, index: int, term: int) -> LogEntry:
     if command[:1] == NO_OP:
         return LogEntry(index, term)
     _, (line, line_term) = JsonCommands.loads(command[1:])
-    return LogEntry(index, term, line, line_term)
+    return LogEntry(index, term, RecordLine.read(line), line_term)

@@ -2,7 +2,6 @@
 
 import os
 import time
-from contextlib import suppress
 
 from ipexctl.common.attempt_record import (
     AttemptBegins,
@@ -12,13 +11,14 @@ from ipexctl.common.attempt_record import (
     KeeperAnswer,
     RecordLine,
     RunEnded,
+    RunQueued,
 )
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.remote import root_folder
 from ipexctl.remote.hub import judge
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
-from ipexctl.remote.run_files import journal, queued_runs, run_folders
+from ipexctl.remote.run_files import attempt_lines, journal, queued_runs, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -68,7 +68,7 @@ def op_list(
         records = journal.parse_records(data)
         # after a supervisor was killed, its guardian still has to record how that ended
         alive = alive or (guarded and not any("over" in record for record in records))
-        lines = journal.read_lines(journal.attempts_path(folder_of_first, name))
+        lines = list(attempt_lines.read_lines(folder_of_first, name))
         queued = find_queued_run(lines, kept, asleep) if run == first_run else {}
         if not records and not any(data) and not queued:
             continue
@@ -98,45 +98,38 @@ def op_list(
     return {"runs": rows}
 
 
-def find_queued_run(lines: "list[Record]", kept: bool, asleep: bool) -> "dict[str, Any]":
+def find_queued_run(lines: "list[RecordLine]", kept: bool, asleep: bool) -> "dict[str, Any]":
     """Return {waited: True, queued: whether it waits for its first attempt, asleep: whether it has
     no keeper then, about, began, format} of a run with --queue, {} of any other one. `lines`: what
     its keeper wrote; `kept`: whether that is alive."""
-    if not lines or "queued" not in lines[0]:
+    first = lines[0] if lines else None
+    if not isinstance(first, RunQueued):
         return {}
+    begun = [line for line in lines if isinstance(line, AttemptBegins)]
+    # the last attempt has the hosts that the run took
+    about = dict(first.about, hosts=begun[-1].hosts, any_of=0) if begun else first.about
     return {
         "waited": True,
-        "queued": asleep or (kept and not any("attempt" in line for line in lines)),
+        "queued": asleep or (kept and not begun),
         "asleep": asleep,
-        "about": describe_queued(lines),
-        "began": lines[0]["queued"],
+        "about": about,
+        "began": first.since,
         "format": journal.VERSION,
     }
 
 
-def describe_queued(lines: "list[Record]") -> "Any":
-    """Return what is known of a queued run: its last attempt has the hosts that it took."""
-    about = lines[0].get("about")
-    hosts = [line["hosts"] for line in lines if "attempt" in line]
-    return dict(about, hosts=hosts[-1], any_of=0) if hosts and isinstance(about, dict) else about
-
-
-def summarize_attempts(documents: "list[Record]", run: str) -> "dict[str, Any]":
+def summarize_attempts(record: "list[RecordLine]", run: str) -> "dict[str, Any]":
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
     loss ended it, why: how it ended, stopped: why the run is over, if a user wanted that, else "",
     done: whether the run succeeded, ran: whether ranks of any attempt have run, cut_off:
     whether it may go on where this host could not reach, further: the attempts after this one,
     settled: whether the run is over according to that record, end: why it is over then}."""
-    record = []  # type: list[RecordLine | None]
-    for line in documents:
-        with suppress(TypeError):  # another version of ipexctl wrote it
-            record.append(RecordLine.any_of(line))
     numbers = {line.run_id: line.attempt for line in record if isinstance(line, AttemptBegins)}
     attempt_ends = [line for line in record if isinstance(line, AttemptEnded)]
-    own_ends = [line for line in attempt_ends if line.ended == numbers.get(run)]
+    own_ends = [line for line in attempt_ends if line.attempt == numbers.get(run)]
     run_ends = [line for line in record if isinstance(line, RunEnded)]
-    agreed_ends = [line.end for line in run_ends if not line.cut_off]
-    stop_reasons = [line.end for line in run_ends if line.by_user]
+    agreed_ends = [line.why for line in run_ends if not line.cut_off]
+    stop_reasons = [line.why for line in run_ends if line.by_user]
     match = ATTEMPT.search(run)
     further = list_further_attempts(record, int(match.group(1)) if match else 1)
     return {
@@ -152,10 +145,10 @@ def summarize_attempts(documents: "list[Record]", run: str) -> "dict[str, Any]":
     }
 
 
-def list_further_attempts(record: "list[RecordLine | None]", number: int) -> "list[FurtherAttempt]":
+def list_further_attempts(record: "list[RecordLine]", number: int) -> "list[FurtherAttempt]":
     """Return a FurtherAttempt for each one after that `number`."""
-    ends = {line.ended: line for line in record if isinstance(line, AttemptEnded)}
-    running = {line.running for line in record if isinstance(line, AttemptRuns)}
+    ends = {line.attempt: line for line in record if isinstance(line, AttemptEnded)}
+    running = {line.attempt for line in record if isinstance(line, AttemptRuns)}
     further = []
     for line in record:
         if isinstance(line, AttemptBegins) and line.attempt > number:

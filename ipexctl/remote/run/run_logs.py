@@ -145,4 +145,4 @@ def receive_shown(call: "Call", follower: "log_follower.Follower") -> None:
         frame = call.recv()
         if frame is None:
             return
-        follower.give(Shown.read(frame[0]).shown)
+        follower.give(Shown.read(frame[0]).bytes)

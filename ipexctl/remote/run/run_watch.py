@@ -12,7 +12,7 @@ import time
 from ipexctl.common import frames, run_events, watch_orders
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.waiting import wait_until
-from ipexctl.common.watch_orders import WatchOrder
+from ipexctl.common.watch_orders import WatchOrder, WatchStart
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.run_files import journal, log_follower, run_folders
@@ -34,21 +34,21 @@ SWEPT = 10.0  # seconds for the guardian to record what it found after the super
 
 
 def op_start(call: "Call", **order: "Any") -> "Report":
-    """Start a run on this host, by a StartOrder and a WatchOrder, and watch it to its end."""
+    """Start a run on this host, by a StartOrder and a WatchStart, and watch it to its end."""
     if StartOrder.read(order).secret:
         no_core_dump()
     sock = call.agent.guardian
     assert sock is not None  # stand_by.op_begin came first
     link = frames.of_socket(sock)
     link.write(order)
-    return RunWatch(call, WatchOrder.read(order), sock, link).serve()
+    return RunWatch(call, WatchStart.read(order), sock, link).serve()
 
 
 def op_attach(call: "Call", **order: "Any") -> "Report":
-    """Watch a run that has begun, by a WatchOrder."""
+    """Watch a run that has begun, by a WatchStart."""
     from ipexctl.remote.run import control  # imported late: a run that starts does not need it here
 
-    watch = WatchOrder.read(order)
+    watch = WatchStart.read(order)
     sock = control.open_watch_socket(run_folders.folder_of(watch.root, watch.run_id), watch.host)
     link = frames.of_socket(sock) if sock is not None else None
     return RunWatch(call, watch, sock, link).serve()
@@ -65,7 +65,7 @@ def op_conclude(
 
 class RunWatch:
     def __init__(
-        self, call: "Call", order: WatchOrder, sock: "socket.socket | None", link: "Frames | None"
+        self, call: "Call", order: WatchStart, sock: "socket.socket | None", link: "Frames | None"
     ) -> None:
         """Take the socket to the supervisor, None if it has ended, and `link`, its frames."""
         self.call = call
@@ -188,9 +188,9 @@ class RunWatch:
             if frame is None:
                 return
             header = frame[0]
-            order = watch_orders.Said.any_of(header)
+            order = WatchOrder.read(header)
             if isinstance(order, watch_orders.Shown):
-                self.follower.give(order.shown)
+                self.follower.give(order.bytes)
             elif self.link is not None:
                 try:
                     self.link.write(header)

@@ -84,7 +84,7 @@ class Supervisor:
         self.writing = threading.Lock()
         self.lease = order.lease
         self.last_heard = time.monotonic()  # when a watching command last sent a message
-        self.inbox = queue.Queue()  # type: queue.Queue[Record]  # orders, for the main thread
+        self.inbox: "queue.Queue[hub_orders.HostOrder]" = queue.Queue()  # for the main thread
         self.watchers = watchers.Watchers(self.hear)
         self.starter = watchers.Watcher(link)  # the command that starts the run
         self.lock = threading.Lock()
@@ -148,16 +148,15 @@ class Supervisor:
         finally:
             listener.close()
 
-    def hear(self, watcher: "watchers.Watcher", header: "Record | None") -> None:
-        """Handle a message from a command that watches the run. None: its connection ended."""
+    def hear(self, watcher: "watchers.Watcher", order: "watch_orders.WatchOrder | None") -> None:
+        """Handle an order of a command that watches the run. None: its connection ended."""
         is_starter = watcher is self.starter
-        if header is None:
+        if order is None:
             if is_starter:
                 self.part.starter_gone("the connection to ipexctl ended")
             return
         if is_starter:
             self.last_heard = time.monotonic()
-        order = watch_orders.Said.any_of(header)
         if isinstance(order, watch_orders.Ping):
             watcher.put(run_events.Pong().document())
         elif isinstance(order, watch_orders.EndPart):
@@ -168,7 +167,7 @@ class Supervisor:
     def stop(self, why: str) -> None:
         self.stopped = self.stopped or why
         self.set_ending()
-        self.inbox.put(hub_orders.Stop().document())
+        self.inbox.put(hub_orders.Stop())
 
     def set_ending(self) -> None:
         self.ending_since = self.ending_since or time.monotonic()
@@ -181,13 +180,13 @@ class Supervisor:
         """Execute orders until the run has to end; returns why."""
         while True:
             self.busy_since = None
-            order = hub_orders.read_hub_order(self.inbox.get())
+            order = self.inbox.get()
             self.busy_since = time.monotonic()
             if isinstance(order, hub_orders.Stop):
                 return self.stopped or order.why
             self.obey(order)
 
-    def obey(self, order: "hub_orders.Order") -> None:
+    def obey(self, order: "hub_orders.HostOrder") -> None:
         """Execute one order of the hub."""
         if isinstance(order, hub_orders.Spawn):
             self.programs.spawn(order.program, order.argv)
@@ -203,7 +202,7 @@ class Supervisor:
         elif isinstance(order, hub_orders.Look):
             start_thread(self.look, order.number)
         elif isinstance(order, hub_orders.TellCopier):
-            copy_link.tell_copier(self.copier, order.copy_order)
+            copy_link.tell_copier(self.copier, order.order)
         elif isinstance(order, hub_orders.Note):
             self.note_facts(order.facts)
         elif isinstance(order, hub_orders.LaunchEnded):

@@ -8,6 +8,7 @@ import queue
 
 from ipexctl.common import frames, run_events
 from ipexctl.common.waiting import wait_until
+from ipexctl.common.watch_orders import WatchOrder
 from ipexctl.remote.own_process import start_thread
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -25,8 +26,8 @@ LAST_WORDS = 10.0  # seconds for all of them to read the last event
 
 
 class Watchers:
-    def __init__(self, hear: "Callable[[Watcher, Event | None], object]") -> None:
-        """Call hear(watcher, header) with each message, and with None at the end."""
+    def __init__(self, hear: "Callable[[Watcher, WatchOrder | None], object]") -> None:
+        """Call hear(watcher, order) with each message, and with None at the end."""
         self.hear = hear
         self.all = []  # type: list[Watcher]
 
@@ -46,7 +47,11 @@ class Watchers:
             frame = watcher.frames.read()
             if frame is None:
                 break
-            self.hear(watcher, frame[0])
+            try:
+                order = WatchOrder.read(frame[0]).check()
+            except (TypeError, ValueError):  # of another program
+                break
+            self.hear(watcher, order)
         self.all = [other for other in self.all if other is not watcher]
         self.hear(watcher, None)
 

@@ -205,26 +205,6 @@ def samples_path(folder: str, host: str) -> str:
     return path_of(folder, host) + SAMPLES
 
 
-def read_about(folder: str) -> "Record":
-    """Return what the command that started the run recorded about it; empty if it is unknown. A
-    run that is queued has no journal yet."""
-    first_records = []  # type: list[Record]
-    for host in list_journal_hosts(folder)[:1]:
-        first_records += read_journal(folder, host)[:FIRST]
-    if not first_records:
-        for host in list_kept_hosts(folder)[:1]:
-            first_records += read_lines(attempts_path(folder, host))[:1]
-    abouts = (record.get("about") for record in first_records)
-    return next((about for about in abouts if isinstance(about, dict)), {})
-
-
-def read_owner(folder: str, user: str) -> str:
-    """Return who started the run, as user@machine: several people may share the account `user`,
-    which is returned where that is not known."""
-    by = str(read_about(folder).get("by") or "")[:200]
-    return "".join(by.split()) or user
-
-
 def read_journal(folder: str, host: str) -> "list[Record]":
     """Return the records of a host, up to the first that is not intact."""
     return parse_records(read_journal_bytes(path_of(folder, host)))

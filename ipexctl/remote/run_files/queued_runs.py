@@ -5,9 +5,10 @@ import os
 from contextlib import suppress
 
 from ipexctl.common import files
+from ipexctl.common.attempt_record import RunQueued
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
-from ipexctl.remote.run_files import journal
+from ipexctl.remote.run_files import attempt_lines
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -34,9 +35,9 @@ def list_orders(runs: str, host: str) -> "list[tuple[float, str]]":
     for run in names_in(runs):
         folder = os.path.join(runs, run)
         if os.path.exists(order_path(folder, host)):
-            for line in journal.read_lines(journal.attempts_path(folder, host))[:1]:
-                if isinstance(line.get("queued"), float):
-                    queued.append((line["queued"], run))
+            first = next(attempt_lines.read_lines(folder, host), None)
+            if isinstance(first, RunQueued):
+                queued.append((first.since, run))
     return queued
 
 

@@ -12,7 +12,7 @@ from dataclasses import field
 from ipexctl import trace
 from ipexctl.base.host_answer import REPORT
 from ipexctl.common.run_orders import StartOrder
-from ipexctl.common.watch_orders import WatchOrder
+from ipexctl.common.watch_orders import WatchStart
 from ipexctl.errors import IpexctlError, RunFailed, Unreachable
 from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent import Agent
@@ -110,12 +110,12 @@ class HostLinks:
     def start(self, link: HostLink, order: StartOrder) -> None:
         """Begin the host's part in the run."""
         self._open_link(
-            link, "run.run_watch.start", {**order.document(), **self._compose_watch_order(link)}
+            link, "run.run_watch.start", {**order.document(), **self._compose_watch_start(link)}
         )
 
     def attach(self, link: HostLink) -> None:
         """Watch a part of the run that has begun."""
-        self._open_link(link, "run.run_watch.attach", self._compose_watch_order(link))
+        self._open_link(link, "run.run_watch.attach", self._compose_watch_start(link))
 
     def reach_again(self, name: str) -> None:
         """Reconnect in the background; the inbox gets a Reached."""
@@ -149,8 +149,8 @@ class HostLinks:
     def root_of(self, agent: Agent) -> str:
         return root_of(agent.host, self.run.options.root)
 
-    def _compose_watch_order(self, link: HostLink) -> dict[str, object]:
-        return WatchOrder(
+    def _compose_watch_start(self, link: HostLink) -> dict[str, object]:
+        return WatchStart(
             root=self.root_of(link.agent),
             run_id=self.run.run_id,
             host=link.name,

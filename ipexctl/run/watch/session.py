@@ -191,7 +191,7 @@ class Session:
 
     # -- to the hosts --
 
-    def _send_order(self, name: str, order: watch_orders.Said) -> None:
+    def _send_order(self, name: str, order: watch_orders.WatchOrder) -> None:
         link = self.links.get(name)
         if link is None or not link.is_open:
             return
@@ -395,7 +395,7 @@ class Session:
         if name == self.hub:
             for other in self.links:
                 if other != self.hub:
-                    self._send_order(other, watch_orders.HubAt((self.run.plan.master_addr, port)))
+                    self._send_order(other, watch_orders.HubAt(self.run.plan.master_addr, port))
 
     def _handle_output(self, link: HostLink, event: event_reader.Output) -> None:
         """Count and show output; a host that sends more than its window is lost."""
