@@ -118,3 +118,8 @@ def test_files_that_were_removed_from_one_host_are_named_and_merged_files_are_no
     assert removed.returncode == 0
     assert fetched("--merge") == (1, 2, True)
     assert fetched() == (0, 2, True)
+    for host, files in (("node02", 2), ("node01", 1)):  # as prune removes it, with its records
+        runs = ["sh", "-c", "rm -r /home/trainer/.ipexctl/runs/*"]
+        assert runner.lab.run_in(host, runs).returncode == 0
+        assert fetched("--merge")[:2] == (1, files)
+    assert fetched()[:2] == (1, 1)  # what rank 0 wrote is gone

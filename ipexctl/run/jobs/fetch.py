@@ -76,13 +76,15 @@ def fetch_files(
         result = fetch_outputs.fetch_outputs(agents, wish, folder, target.note)
         if removed:
             words = (*result.words, f"removed before: the files of {run.id} on {fold(removed)}")
-            result = replace(result, words=words, whole=result.whole and not merge)
+            without_first = not {*run.about.hosts[:1]}.isdisjoint(removed)
+            is_partial = merge or without_first  # the files of rank 0's host are on top
+            result = replace(result, words=words, whole=result.whole and not is_partial)
         return FetchReport(run, fleet.recaps(), len(fleet.alive), result)
 
 
 def _choose_folder_hosts(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host], list[str]]:
     """Return hosts that have the run's folder, by their names in the run; if several share it, the
-    first. Also return the names of hosts that answer and do not have it."""
+    first. Also return the names of hosts that answer and do not have it, or nothing of the run."""
 
     def look_on(host: Host) -> str:
         return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
@@ -91,6 +93,7 @@ def _choose_folder_hosts(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host],
     marks: Mapping[Host, str] = fleet.map_hosts(look_on, list(hosts.values()))
     first: dict[str, str] = {}
     removed = [name for name, host in hosts.items() if marks.get(host) == ""]
+    removed += run.removed_from(host.name for host in fleet.alive)
     for name in sorted(hosts, key=[*run.about.hosts, *hosts].index):
         if mark := marks.get(hosts[name]):
             first.setdefault(mark, name)
