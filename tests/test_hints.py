@@ -111,6 +111,7 @@ ANN = Host("node3", user="ann", port=2222, address="10.0.0.3")
         (login_command.ssh_to(Host("localhost", local=True), "uptime"), "uptime"),
         (login_command.copy_id(ANN, "root"), "ssh-copy-id -p 2222 ann@10.0.0.3"),
         (login_command.copy_id(Host("node1"), "root"), "ssh-copy-id root@node1"),
+        (login_command.copy_id(ANN, key="k"), "ssh-copy-id -i k -p 2222 ann@10.0.0.3"),
         (login_command.ssh_to(Host("a", user="a b"), "true"), "ssh 'a b@a' true"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from ipexctl import __version__
 from ipexctl.base import sizes
+from ipexctl.base.shell_line import shell_line
 from ipexctl.base.sizes import seconds_of
 from tests.cli import Ended, ipexctl
 from tests.pastable import why_not_pastable
@@ -202,6 +204,37 @@ def test_explain_takes_a_pasted_message(typed) -> None:
     assert (done.returncode, "(master-port-taken)" in done.stdout) == (0, True)
     done = typed("explain", "nothing of this is known")
     assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "corrected"),
+    [
+        ("data push datset", "data push dataset"),
+        ("data push datset --as x", "data push dataset --as x"),
+        ("data pull openai/gsm8k", "data pull hf:openai/gsm8k"),
+        ("install -r reqs.txt", "install -r requirements.txt"),
+        ("run -i hosts t.py", "run -f hosts t.py"),
+    ],
+)
+def test_what_is_here_is_offered_in_place_of_what_is_not(typed, tmp_path, line, corrected) -> None:
+    (tmp_path / "dataset").mkdir()
+    for name, text in (("requirements.txt", "tqdm\n"), ("t.py", ""), ("hosts", "a\nb\n")):
+        (tmp_path / name).write_text(text)
+    done = typed(*line.split(), path=os.environ["PATH"])
+    assert done.errors[0].hint.splitlines()[0] == f"ipexctl {corrected}", done.stderr
+    assert why_not_pastable(f"ipexctl {corrected}") == ""
+
+
+@pytest.mark.parametrize(
+    "line", ["data push nothing", "install -r reqs.txt", "run -f hosts t.py", "init", "run t.py"]
+)
+def test_no_placeholder_is_offered_as_a_command(typed, line) -> None:
+    done = typed(*line.split(), path=os.environ["PATH"])
+    lines = [shell_line(line) for error in done.errors for line in error.hint.splitlines()]
+    commands = [line for line in lines if not line.startswith("#")]
+    assert done.returncode != 0 and lines
+    placeholders = re.compile(r"\b(node1|node2|SCRIPT|DIR|PACKAGE|HOSTFILE)\b|hf:ORG")
+    assert [line for line in commands if placeholders.search(line)] == []
 
 
 @pytest.mark.parametrize("text, seconds", [("90", 90), ("1h30m", 5400), ("2m0.5s", 120.5)])

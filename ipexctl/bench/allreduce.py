@@ -70,7 +70,7 @@ def _check_request(target: Target, request: AllreduceOptions) -> None:
         raise InputError(
             "all_reduce needs at least two ranks",
             why="one host was given, with one rank",
-            hint="ipexctl bench allreduce -f HOSTFILE\nor --ppn 2, which measures this host alone",
+            hint="ipexctl bench allreduce --ppn 2   # measures this host alone\nor -f HOSTFILE",
             slug="one-rank",
         )
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
+from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.sizes import format_bytes
 from ipexctl.blobs.blob_relay import Carrier, Moved, Tell
 from ipexctl.data.dataset_transfer import Round, Transfer
@@ -34,6 +35,8 @@ from ipexctl.terminal.progress import HostProgress, ProgressStep
 LEAST = 8 << 20  # bytes; fewer are sent to every host
 T = TypeVar("T")
 WAY_OUT = "make it readable, or push a copy of the folder without it: a dataset is sent completely"
+
+_MOST_NAMED = 8  # folders
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,15 @@ def push_dataset(
     `check`: only report which hosts would change.
     """
     if not os.path.isdir(folder):
+        parent = folder.parent
+        names = [path.name for path in parent.glob("[!.]*") if path.is_dir()]
+        near = nearest_word(folder.name, names)
         raise InputError(
-            f"{folder} is not a folder", hint="ipexctl data push DIR", slug="not-a-folder"
-        )
+            f"{folder} is not a folder",
+            why=f"folders there: {', '.join(sorted(names)[:_MOST_NAMED])}" if names else "",
+            hint="# ipexctl data push DIR copies a folder to every host",
+            slug="not-a-folder",
+        ).with_meant(str(folder), str(parent / near) if near else "")
     folder = folder.resolve()
     if why := why_refused(folder):
         raise InputError(f"{folder} is not sent to other machines: {why}", slug="folder-refused")

@@ -146,7 +146,7 @@ def _hostfile_here(folder: Path) -> str:
             f"{name} is not used: {why}",
             why="it decides which hosts receive your code",
             hint=chmod_command(folder / name, why)
-            or f"ipexctl init node1 node2   # or copy {name} into a folder of your own",
+            or f"# ipexctl init HOST HOST ..., or copy {name} into a folder of your own",
             slug="hostfile-untrusted",
         )
     return name
@@ -180,13 +180,12 @@ def _choose_hosts(target: Target, options: InitOptions) -> Inventory:
     init = quote(("ipexctl", "init", *["--user"] * options.user, *config))
     if names and options.yes:
         return parse_hosts(names)
-    why, other_ways = _none_offered(target.ssh_config), "   # or: ipexctl init localhost"
+    why = _none_offered(target.ssh_config)
+    hint = f"# {init} HOST HOST ... names them\n{init} localhost   # this machine alone"
     if names:
         why = f"ssh_config has: {', '.join(names[:20])}"
-        other_ways = f"\n{init} -y   # every host of ssh_config"
-    raise InputError(
-        "no hosts given", why=why, hint=f"{init} node1 node2{other_ways}", slug="no-hosts-chosen"
-    )
+        hint = f"{init} -y   # every host of ssh_config\n# {init} HOST HOST ... names them"
+    raise InputError("no hosts given", why=why, hint=hint, slug="no-hosts-chosen")
 
 
 def _none_offered(ssh_config: Path | None) -> str:

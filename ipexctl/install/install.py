@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 from ipexctl.base.host_outcome import HostState
+from ipexctl.base.quoting import quote
 from ipexctl.blobs.blob_store import missing_blobs
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.errors import HostFailed, Interrupted
@@ -38,6 +40,7 @@ from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
+from ipexctl.project.training_script import training_script
 from ipexctl.stack import mpi
 from ipexctl.stack.lock_file import Lock
 from ipexctl.stack.selection import check_request
@@ -71,7 +74,8 @@ def install(target: Target, options: InstallOptions, progress: HostProgress) -> 
     report = replace(report, recaps=recaps, seconds=seconds, check=options.dry_run)
     ready = any(recap.state in (HostState.OK, HostState.CHANGED) for recap in recaps)
     if ready and not (options.dry_run or report.declined):
-        run = suggest_command(target, "run", options.root) + " SCRIPT"
+        script = training_script(Path.cwd())
+        run = f"{suggest_command(target, 'run', options.root)} {quote((script,))}"
         return report if report.exit_code else replace(report, run=run)
     return replace(report, without_downs=fleet.without_downs())
 

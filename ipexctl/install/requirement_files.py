@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ipexctl.base.located_errors import nearest_files
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.errors import InputError, reason_of
 from ipexctl.facts.env_choice import EnvChoice
@@ -137,15 +138,23 @@ def _read_text(name: str, asker: str) -> tuple[str, str]:
         raise InputError(
             f"no such requirements file: {path}{_named_by(asker)}",
             why="-r takes a file that lists packages",
-            hint="echo PACKAGE >> requirements.txt; ipexctl install -r requirements.txt",
+            hint=f"# {path} lists a package on each line" if asker else "# packages: one a line",
             slug="requirements-missing",
-        ) from None
+        ).with_meant(name, "" if asker else _similar_file(path)) from None
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(
             f"cannot read {path}{_named_by(asker)}",
             why=reason_of(e),
             slug="requirements-unreadable",
         ) from None
+
+
+def _similar_file(path: Path) -> str:
+    """Return the requirements file beside a missing one that was probably meant."""
+    names = [file.name for file in path.parent.glob("*.txt")]
+    usual = [name for name in names if name.startswith("requirements")]
+    near = next(iter([*nearest_files(path.name, names), *usual]), "")
+    return str(path.parent / near) if near else ""
 
 
 def _named_by(asker: str) -> str:

@@ -13,7 +13,7 @@ from ipexctl.inventory.hostfile_text import MAX_TEXT, parse_hostfile
 from ipexctl.inventory.text_encoding import decode_text
 
 USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini", "machinefile")
-NEW = "ipexctl init node1 node2   # writes a hostfile here"
+NEW = "# ipexctl init HOST HOST ... writes a hostfile here"
 _LIKELY = 20  # files to read
 _SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
 

@@ -111,6 +111,9 @@ def _is_run_option(key: str) -> bool:
     return key.removeprefix("run.") in options_of(RunOptions)
 
 
+_EXAMPLES = {int: "2", bool: "true", dict: '{ NAME = "VALUE" }', tuple: '["NAME", "NAME"]'}
+
+
 def check_setting(key: str, value: Any, origin: str) -> Any:
     """Return the value if it is of the right kind."""
     setting = _setting_kind(key)
@@ -134,7 +137,12 @@ def check_setting(key: str, value: Any, origin: str) -> Any:
         dict: "a table: NAME = 'VALUE'",
         tuple: "a list: ['NAME', 'NAME']",
     }
-    raise InputError(f"{origin}: {key} must be {kinds[kind]}", slug="setting-invalid")
+    example = _EXAMPLES.get(kind, f'"{(choices or ("TEXT",))[0]}"')
+    raise InputError(
+        f"{origin}: {key} must be {kinds[kind]}",
+        hint=f"# {key.rpartition('.')[2]} = {example}",
+        slug="setting-invalid",
+    )
 
 
 def _read_environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:

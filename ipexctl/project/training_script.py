@@ -18,8 +18,9 @@ _TRAINS = re.compile(
 
 
 def training_script(folder: Path) -> str:
-    """Return the script that imports torch; of several the usual name; else a placeholder."""
-    scripts = list(_importing_torch(folder))
+    """Return the script that imports torch; of several the usual name, even if only
+    what it imports does; else a placeholder."""
+    scripts = list(_importing_torch(folder)) or [n for n in _USUAL if (folder / n).is_file()]
     usual = [name for name in _USUAL if name in scripts]
     if usual or len(scripts) == 1:
         return (usual or scripts)[0]

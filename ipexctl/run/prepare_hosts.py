@@ -112,9 +112,9 @@ def call_every_host(
 def _explain_no_hosts(down: HostDown, typed: Typed) -> RunFailed:
     """Make the error for a command without hosts that this machine cannot run either."""
     file = hostfile_reader.hostfile_here()
-    complete = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
-    command = retry_command.compose_retry_command(complete, (), None)
-    hint = [f"{command}   # on the hosts of {file}" if file else command]
+    complete = replace(typed, options=(*typed.options, "-f", file))
+    command = retry_command.compose_retry_command(complete, (), None) if file else ""
+    hint = [f"{command}   # on the hosts of {file}" if command else ""]
     hint += ["" if file else hostfile_reader.NEW, f"{down.hint}   # to use this machine"]
     why = "no hosts are given (-f, -H), so this machine is used"
     return RunFailed(

@@ -189,8 +189,8 @@ def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
     near = candidates[0] if candidates and (len(names) == 1 or not is_folder) else ""
     found = replace(options.typed, script=(near, *options.args))
     hint = retry_command.compose_retry_command(found, (), None) if near else ""
-    if not near and names:
-        hint = f"# scripts there: {', '.join(sorted(names)[:_MOST_NAMED])}"
+    if not near:
+        hint = f"# scripts there: {', '.join(sorted(names)[:_MOST_NAMED]) or 'none'}"
     if is_folder:
         return InputError(
             f"{typed} is a folder", why="name the script itself", hint=hint, slug="script-is-folder"

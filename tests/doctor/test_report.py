@@ -105,7 +105,8 @@ def test_the_environment_of_another_project_is_named(users, key, named):
         ({"fit.py": "import os\nfrom torch import nn\n", "tools.py": "import json"}, "fit.py"),
         ({"a.py": "import torch", "train.py": "import torch.nn", "b.py": ""}, "train.py"),
         ({"a.py": "import torch", "b.py": "import torch"}, "SCRIPT"),
-        ({"train.py": "import torchvision_of_mine"}, "SCRIPT"),
+        ({"train.py": "import torchvision_of_mine"}, "train.py"),
+        ({"fit.py": "import torchvision_of_mine"}, "SCRIPT"),
     ],
 )
 def test_the_script_that_is_suggested_is_in_the_folder(tmp_path, files, script):

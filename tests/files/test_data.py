@@ -91,7 +91,7 @@ def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
     with pytest.raises(RunFailed) as e:
         core.check_versions(["x"], hosts)
     assert e.value.slug == "dataset-versions-differ"
-    assert e.value.hint.startswith("ipexctl data push DIR --as x ")
+    assert e.value.hint.startswith("# ipexctl data push DIR --as x ")
     first, second, third = e.value.why.splitlines()
     assert [first, second] == [f"n[1,4]: {'a' * 16}", f"n2: {'b' * 16}"]
     assert third.startswith("n3: ")

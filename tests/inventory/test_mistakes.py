@@ -24,7 +24,7 @@ def refusal(done) -> IpexctlError:
     [
         (("hosts", "-n", "2", "train.py"), "run -f hosts -n 2 train.py"),
         (("-n", "2", "hosts", "train.py", "--lr", "1"), "run -n 2 -f hosts train.py --lr 1"),
-        (("--env", "HF_TOKEN=x", "hosts"), "run --env HF_TOKEN -f hosts SCRIPT"),
+        (("--env", "HF_TOKEN=x", "hosts"), "run --env HF_TOKEN -f hosts train.py"),
         (("hosts", "-m", "pkg.train"), "run -f hosts -m pkg.train"),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_host_may_be_called_like_a_hostfile_if_one_says_so(shell):
 
 # --- no hostfile ---------------------------------------------------------------------------------
 
-INIT = "ipexctl init node1 node2   # writes a hostfile here"
+INIT = "# ipexctl init HOST HOST ... writes a hostfile here"
 
 
 def test_a_missing_hostfile_names_the_folder_and_what_is_like_it(shell):
@@ -253,7 +253,7 @@ def test_a_binary_file_is_not_a_hostfile(shell):
 
 # --- init ----------------------------------------------------------------------------------------
 
-NAME_THEM = "ipexctl init node1 node2   # or: ipexctl init localhost"
+NAME_THEM = "# ipexctl init HOST HOST ... names them\nipexctl init localhost   # this machine alone"
 
 
 def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
@@ -262,9 +262,9 @@ def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
     assert "~/.ssh/config" in error.why
     shell.write("cfg", "Host *\n  User x\n")
     error = refusal(shell("init", "-F", "cfg", "-y"))
-    assert error.hint == NAME_THEM.replace("init node1", "init -F cfg node1")
+    assert error.hint == NAME_THEM.replace("ipexctl init", "ipexctl init -F cfg")
     error = refusal(shell("init", "--user", "-F", "cfg"))
-    assert error.hint == NAME_THEM.replace("init node1", "init --user -F cfg node1")
+    assert error.hint == NAME_THEM.replace("ipexctl init", "ipexctl init --user -F cfg")
     assert (error.slug, error.why.split()[0]) == ("no-hosts-chosen", "cfg")
 
 

@@ -30,7 +30,7 @@ def hint_for(script: str) -> str:
         (".", "trainer.py", "src/trainer.py"),  # not train.py, which is similar
         ("src", "train.py", "../train.py"),
         (".", "deep.py", "src/core/deep.py"),
-        (".", "src/train.py", "src/trainer.py"),
+        (".", "src/train.py", "train.py"),
         (".", "src", "src/trainer.py"),
     ],
 )

@@ -170,7 +170,7 @@ def test_a_key_that_isnt_allowed_is_named(sshd, transport):
     assert (error.slug, error.why, error.hint) == (
         "login-failed",
         f"tried: {sshd.folder}/id",
-        f"ssh-copy-id {user}@n",
+        f"ssh-copy-id -i {sshd.folder}/id {user}@n",  # without it, only a usual name is found
     )
 
 

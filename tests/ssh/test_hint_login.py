@@ -21,7 +21,9 @@ def test_the_hint_logs_in_as_the_hostfile_says(sshd, tmp_path, transport):
     done = ipexctl("doctor", *words, cwd=tmp_path)
     assert done.returncode == 4
     login = f" -F {config} -p {port} {user}@127.0.0.1"
-    wanted = [f"ssh-copy-id{login}", *([f"ssh{login} true"] if transport == "openssh" else [])]
+    key = f" -i {sshd.folder}/id" if transport == "paramiko" else ""
+    copy = f"ssh-copy-id{login.replace(' -p', f'{key} -p')}"
+    wanted = [copy, *([f"ssh{login} true"] if transport == "openssh" else [])]
     shown = " ".join(done.stdout.split())
     assert [command for command in wanted if command not in shown] == []
 

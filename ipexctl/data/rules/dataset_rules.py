@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from ipexctl.base.host_answer import read_absolute_path
+from ipexctl.base.located_errors import ask_if_meant, nearest_word
 from ipexctl.base.values import by, matching_text, plain
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
@@ -71,7 +72,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
             raise InputError(
                 f"--data {other} --data {name}: both would be passed to the ranks as "
                 f"{data_variable_name(name)}",
-                hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
+                hint="# ipexctl data push DIR --as OTHER-NAME, for one of them",
                 slug="dataset-variables-conflict",
             )
     return tuple(by_variable.values())
@@ -97,9 +98,10 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
         for host, version in versions.items():
             groups.setdefault(version, []).append(host)
         lines = (f"{fold(hosts)}: {v or 'does not have it'}" for v, hosts in groups.items())
+        near = nearest_word(name, {d.name for datasets in held.values() for d in datasets} - {name})
         raise RunFailed(
-            f"the hosts do not all have the same {name}",
+            f"the hosts do not all have the same {name}{ask_if_meant(near)}",
             why="\n".join(lines),
-            hint=f"ipexctl data push DIR --as {name}   # to all hosts of this run",
+            hint=f"# ipexctl data push DIR --as {name} copies the folder to all hosts of this run",
             slug="dataset-versions-differ",
-        )
+        ).with_meant(name, near)

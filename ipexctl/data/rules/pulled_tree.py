@@ -61,6 +61,13 @@ class UrlSource:
         return data_name(self.file)
 
 
+def _pull_hint(text: str) -> str:
+    """Return the command with hf:, if that is what is missing."""
+    if _HUB.fullmatch(f"hf:{text}"):
+        return f"ipexctl data pull hf:{text}"
+    return "# ipexctl data pull hf:ORG/NAME"
+
+
 def read_source(text: str) -> HfSource | UrlSource:
     """Parse a source. Raises InputError."""
     match = _HUB.fullmatch(text)
@@ -74,7 +81,7 @@ def read_source(text: str) -> HfSource | UrlSource:
         f"{text!r} is not a source of data",
         why="a source is hf:ORG/NAME[@REVISION], hf:datasets/ORG/NAME, hf:models/ORG/NAME, or an "
         "address such as https://example.org/data.tar#sha256=HASH",
-        hint="ipexctl data pull hf:ORG/NAME",
+        hint=_pull_hint(text),
         slug="source-invalid",
     )
 

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base import quoting
-from ipexctl.base.shell_line import is_command, shell_line
+from ipexctl.base.shell_line import is_command
 from ipexctl.base.wrapping import wrap_text
 from ipexctl.doctor.checks.interfaces import link_speed, peer_nic
 from ipexctl.doctor.command.findings import down_host_lines, finding_blocks
@@ -89,7 +89,7 @@ def first_step(report: Report) -> tuple[str, str]:
     where, command = _first_thing(report) if not report.unchecked else ("", "")
     if not command:
         return "next: ", plain(_next_command(report))
-    return (f"do this on {plain(where)}: " if where else "do this: "), plain(shell_line(command))
+    return (f"do this on {plain(where)}: " if where else "do this: "), plain(command)
 
 
 def _next_command(report: Report) -> str:

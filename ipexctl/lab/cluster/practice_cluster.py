@@ -234,9 +234,10 @@ class Lab:
     def _require_host(self, host: str) -> str:
         if host not in self.hosts:
             hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
-            raise InputError(
+            error = InputError(
                 f"no host '{host}' in lab '{self.name}'", hint=hint, slug="unknown-lab-host"
             )
+            raise error.with_meant(host, nearest_word(host, self.hosts))
         return host
 
     def _ask_watchdog(self, op: str, **rest: str) -> Any:

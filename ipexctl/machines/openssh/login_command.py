@@ -21,12 +21,14 @@ def ssh_debug_command(host: Host) -> str:
     return ssh_to(host, "true", options=("-v",))
 
 
-def copy_id(host: Host, user: str = "") -> str:
-    """Return an ssh-copy-id command. `user`: used if the hostfile has none; "" leaves it to ssh."""
+def copy_id(host: Host, user: str = "", key: str = "") -> str:
+    """Return an ssh-copy-id command. `user`: used if the hostfile has none; "" leaves it to ssh;
+    so does an empty `key`, the file of a private key that has its .pub beside it."""
     name = host.user or user
     return quote(
         (
             "ssh-copy-id",
+            *(("-i", key) if key else ()),
             *_port_option(host),
             f"{name}@{ssh_hostname(host)}" if name else ssh_hostname(host),
         )

@@ -361,7 +361,10 @@ def _login_hint(login: _Login, skipped: tuple[str, ...], *, with_password: bool)
     if login.allowed and "publickey" not in login.allowed and methods & set(login.allowed):
         ssh_hint = "--transport openssh, after ssh -M has logged in"
         return ssh_hint if with_password else "--ask-pass"
-    return login_command.copy_id(answer.given, answer.user)
+    key = next((label for label in login.tried if os.path.isfile(f"{label}.pub")), "")
+    copy = login_command.copy_id(answer.given, answer.user, key)
+    has_keys = bool(login.tried or skipped)  # ssh-copy-id refuses to start without one
+    return copy if has_keys else f"ssh-keygen -t ed25519 && {copy}"
 
 
 def _auth_timeout(answer: SshSettings, label: str) -> Unreachable:

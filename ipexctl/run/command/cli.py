@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -184,15 +185,25 @@ def _refuse_open_secrets(options: RunOptions) -> None:
 
 
 def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:
-    """Refuse `ipexctl run hosts train.py`, where `hosts` is a file of hosts."""
+    """Refuse `ipexctl run hosts train.py`, where `hosts` is a file of hosts, and `-i hosts`, which
+    is Ansible's."""
     from ipexctl.base import retry_command
     from ipexctl.local.hostfile_reader import is_hostfile
+    from ipexctl.project.training_script import training_script
 
+    for pattern in options.include:
+        if is_hostfile(pattern):
+            error = InputError(
+                f"-i {pattern} would show only lines that match {pattern!r}",
+                why=f"{pattern} is a hostfile, and one is given with -f",
+                slug="hostfile-as-pattern",
+            )
+            raise error.with_meant("-i", "-f")
     script, args = options.script, options.args
     if script.endswith(".py") or not is_hostfile(script):
         return
     has_script = any(word == "-m" or os.path.isfile(word) for word in args)
-    rest = args if has_script else (*args, "SCRIPT")
+    rest = args if has_script else (*args, training_script(Path.cwd()))
     command = replace(typed, options=(*typed.options, "-f", script), script=rest)
     raise InputError(
         f"{script} is a hostfile, not a script",

@@ -70,7 +70,9 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
     """
     if not runs:
         raise InputError(
-            "there are no runs on these hosts", hint="ipexctl run SCRIPT", slug="no-runs"
+            "there are no runs on these hosts",
+            hint="# ipexctl run starts one",
+            slug="no-runs",
         )
     if text == LAST:
         return _find_newest(runs, caller)
