@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import format_bytes
 from ipexctl.data.data import DatasetList, Pushed, RemovedDatasets
 from ipexctl.data.pull import Pulled, PullPlan
@@ -14,6 +16,7 @@ from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.dataset_names import data_variable_name
 from ipexctl.project.files.project_files import amount_text
+from ipexctl.project.training_script import training_script
 from ipexctl.terminal.confirm import DECLINED, confirm
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.live_lines import without_live_lines
@@ -24,11 +27,12 @@ def show_pushed(pushed: Pushed, run: str = "ipexctl run", usage: str = "") -> No
     """Print the outcome. `run`: with the options that name hosts. `usage`: how scripts find it."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
+        script = quote((training_script(Path.cwd()),))
         usage = usage or f"its path: ${data_variable_name(pushed.name)}"
         print_text(
             stdout_console(),
             f"{pushed.name}: {amount_text(pushed.files, pushed.bytes)}, version {pushed.version}\n"
-            f"next: {run} --data {pushed.name} SCRIPT   # {usage}",
+            f"next: {run} --data {pushed.name} {script}   # {usage}",
         )
 
 

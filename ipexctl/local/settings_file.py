@@ -86,7 +86,12 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
     try:
         document = toml.loads(text)
     except (ValueError, RecursionError) as e:
-        raise InputError(f"{source}: invalid TOML", why=str(e), slug="toml-invalid") from None
+        raise InputError(
+            f"{source}: invalid TOML",
+            why=str(e),
+            hint=f"# correct that line of {source}",
+            slug="toml-invalid",
+        ) from None
     settings = {}
     for key, value in _flatten_tables(document):
         origin = f"{source}:{_line_of_key(text, key)}"
