@@ -207,13 +207,14 @@ def _same_name_elsewhere(name: str) -> list[str]:
     """Return the script of that name in the current folder, or else in one of the next folders
     above or below, if only one is."""
     here = Path.cwd()
-    if (here / name).is_file():
+    if not name.endswith(".py"):
+        return []
+    if os.path.isfile(here / name):  # Path.is_file raises OSError for too long a name
         return [name]
-    places = [folder / name for folder in here.parents[:2]]
-    found = [path for path in places if path.is_file()]
-    for pattern in (f"[!.]*/{name}", f"[!.]*/[!.]*/{name}"):
-        found += [path for path in here.glob(pattern) if path.is_file()]
-    return [os.path.relpath(found[0])] if len(found) == 1 and name.endswith(".py") else []
+    found = [path for folder in here.parents[:2] if os.path.isfile(path := folder / name)]
+    for pattern in ("[!.]*", "[!.]*/[!.]*"):
+        found += [path for folder in here.glob(pattern) if os.path.isfile(path := folder / name)]
+    return [os.path.relpath(found[0])] if len(found) == 1 else []
 
 
 def _script_argument(script: Path, start: Path) -> str:
