@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from ipexctl.machines.target import Target
 from ipexctl.packages.indexes import Indexes, absolute_place
 from ipexctl.stack.lock_file import Lock
 from ipexctl.stack.requirements import NOTHING, Extra, not_allowed, read_requirements
+
+_PACKAGE = re.compile(r"[A-Za-z][\w-]*")
 
 
 def extra_requirements(files: Sequence[Path], old: Lock | None) -> Extra:
@@ -138,7 +141,7 @@ def _read_text(name: str, asker: str) -> tuple[str, str]:
         raise InputError(
             f"no such requirements file: {path}{_named_by(asker)}",
             why="-r takes a file that lists packages",
-            hint=f"# {path} lists a package on each line" if asker else "# packages: one a line",
+            hint="# packages: one on each line" if asker else _list_package(name),
             slug="requirements-missing",
         ).with_meant(name, "" if asker else _similar_file(path)) from None
     except (OSError, UnicodeDecodeError) as e:
@@ -147,6 +150,13 @@ def _read_text(name: str, asker: str) -> tuple[str, str]:
             why=reason_of(e),
             slug="requirements-unreadable",
         ) from None
+
+
+def _list_package(name: str) -> str:
+    """Return the command for a name that is the one of a package, not of a file."""
+    if not _PACKAGE.fullmatch(name):
+        return "# packages: one on each line"
+    return f"echo {name} >> requirements.txt; ipexctl install -r requirements.txt"
 
 
 def _similar_file(path: Path) -> str:

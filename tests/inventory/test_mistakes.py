@@ -78,7 +78,7 @@ def test_a_program_that_is_no_script_is_told_with_the_command_for_it(shell, type
 
 def test_a_package_that_is_given_as_a_requirements_file(shell):
     first, _, then = refusal(shell("install", "-H", "a", "-r", "torchvision")).hint.partition("; ")
-    assert first == "echo PACKAGE >> requirements.txt"
+    assert first == "echo torchvision >> requirements.txt"
     assert then == "ipexctl install -H a -r requirements.txt"
 
 
