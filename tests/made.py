@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+from typing import Any
+
+from ipexctl.common.journal_records import FactNoted, JournalRecord, WrittenRecord
 from ipexctl.common.restart_plan import RestartCommon
+from ipexctl.common.run_events import Event, Fact
 from ipexctl.common.run_orders import HostOfRun, HubOrder, RankOrder, StartOrder
 from ipexctl.facts.clocks_facts import ClockFacts
 from ipexctl.facts.cpu_facts import Cpu, CpuFacts
@@ -13,6 +19,7 @@ from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.facts.pythons_facts import Python
 from ipexctl.facts.storage_facts import DiskFacts
 from ipexctl.inventory.inventory import Host
+from ipexctl.remote.run_files.journal import HEAD
 from ipexctl.run.plan.launch import Prepared
 
 # what the machine below the tests may lack, or do beside them: lab hosts show it as it is
@@ -97,3 +104,24 @@ def restart_common(run_id: str) -> RestartCommon:
 
 def rank_order(rank: int) -> RankOrder:
     return RankOrder(rank, rank, [], None, {}, ["true"])
+
+
+def event_document(event: Event, host: str = "") -> dict[str, Any]:
+    """As a host sends it, and as the fact is in documents of journals."""
+    return Fact(event, host).document()
+
+
+def noted(event: Event, host: str = "") -> FactNoted:
+    """The record of a fact."""
+    return FactNoted(Fact(event, host))
+
+
+def written(*records: JournalRecord, at: float = 0.0) -> list[WrittenRecord]:
+    """These as a journal has them, at this time."""
+    return [WrittenRecord(record, at) for record in records]
+
+
+def journal_bytes(*documents: dict[str, Any]) -> bytes:
+    """These as a journal has them, whether or not they are records of ours."""
+    texts = [json.dumps(document).encode("ascii") for document in documents]
+    return b"".join(HEAD.pack(len(text), zlib.crc32(text)) + text for text in texts)

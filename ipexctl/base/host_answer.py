@@ -13,22 +13,24 @@ invalid value counts as unknown, that is "", None, () or the field's default.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from types import MappingProxyType, NoneType
+from types import MappingProxyType, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
     Literal,
     NamedTuple,
     TypeVar,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
 )
 
 from ipexctl.base.values import Reader, list_of, plain
-from ipexctl.common.message import Message
+from ipexctl.common.message import Message, Variant
 from ipexctl.errors import HostFailed, is_shown
 
 REPORT = "run the same command again; if it fails again, report it: ipexctl support"
@@ -156,6 +158,15 @@ def read_rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
         return ()
 
 
+def read_messages(kind: type[_T], raw: Any) -> tuple[_T, ...]:
+    """Read a list of messages; those that are not as declared are left out."""
+    messages = []
+    for row in list_of(raw):
+        with suppress(Odd):
+            messages.append(as_type(kind, row))
+    return tuple(messages)
+
+
 # --- readers by types ----------------------------------------------------------------------------
 
 
@@ -169,9 +180,9 @@ def reader_of(type_: Any, strict: bool) -> Reader:
         return _refuse_values(types[1])
     if kind is Literal:
         return _refuse_values(lambda value: value if value in types else None)
-    if NoneType in types:
-        read = reader_of(types[0], strict)
-        return lambda value: None if value is None else read(value)
+    if kind in (Union, UnionType):
+        options = [reader_of(part, strict) for part in types if part is not NoneType]
+        return _union_reader(options, may_be_none=NoneType in types)
     if kind is dict:
         return _dict_reader(*(reader_of(part, strict) for part in types), whole=types[0] is int)
     if kind is tuple and types[-1] is not Ellipsis:
@@ -181,6 +192,20 @@ def reader_of(type_: Any, strict: bool) -> Reader:
         read = reader_of(types[0], strict)
         return lambda value: _read_many(kind, read, strict, value)
     return _LOOSE_TEXT if type_ is str and not strict else _LEAVES[type_]
+
+
+def _union_reader(options: list[Reader], *, may_be_none: bool) -> Reader:
+    *others, last = options
+
+    def read(value: Any) -> Any:
+        if value is None and may_be_none:
+            return None
+        for option in others:
+            with suppress(Odd):
+                return option(value)
+        return last(value)
+
+    return read
 
 
 def _refuse_values(reader: Reader, empty: tuple[Any, ...] = (None,)) -> Reader:
@@ -289,6 +314,8 @@ def _unknown_value(type_: Any) -> Any:
 
 def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHING) -> Any:
     """Build a dataclass from an object, or from a list in the order of the fields."""
+    if _is_message(kind) and issubclass(kind, Variant):
+        kind = _kind_in(kind, raw)
     declared, values = _declared_fields(kind, strict), dict(given)
     if isinstance(raw, list) and len(raw) <= len(declared):
         raw = dict(zip([field.key for field in declared], raw, strict=False))
@@ -310,6 +337,17 @@ def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHI
         return kind(**values)
     except ValueError as e:  # from its own checks
         raise Odd(f": {e}") from None
+
+
+def _kind_in(family: type[Variant], raw: Any) -> type[Variant]:
+    """Return the class that a message says it is of."""
+    name = raw.get("kind") if isinstance(raw, Mapping) else None
+    if not isinstance(name, str):
+        raise Odd(_FORMAT)
+    kind = family.kind_of({"kind": name})
+    if kind is None:
+        raise Odd(f" has the unknown kind {plain(name, 40)!r}")
+    return kind
 
 
 # --- values --------------------------------------------------------------------------------------

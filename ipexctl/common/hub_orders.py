@@ -1,10 +1,8 @@
 """Messages with which the hub of a run gives orders to the supervisors of its hosts."""
 
 from ipexctl.common.copy_messages import CopyOrder
-from ipexctl.common.message import MYPY, Variant
-
-if MYPY:
-    from typing import Any
+from ipexctl.common.message import Variant
+from ipexctl.common.run_events import Fact
 
 
 class HostOrder(Variant):
@@ -66,7 +64,7 @@ class TellCopier(HostOrder):
 class Note(HostOrder):
     """Record facts of the run (common/run_events.py) in the journal."""
 
-    facts: "list[dict[str, Any]]"
+    facts: "list[Fact]"
 
 
 class Stop(HostOrder):

@@ -2,12 +2,9 @@
 
 from ipexctl.common.attempt_record import QueuedRun, RecordLine, RunEnded
 from ipexctl.common.checkpoint_reports import CopiedPart
-from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.message import Line, Message, Variant
+from ipexctl.common.run_events import Fact
 from ipexctl.common.run_orders import StartOrder
-
-if MYPY:
-    from typing import Any
-
 
 # --- the state of each host's part ---------------------------------------------------------------
 
@@ -32,7 +29,7 @@ class PartOver(Message):
     attempt: int
     well: bool
     finished: bool  # all ranks here had ended with 0 before anything failed
-    facts: "list[dict[str, Any]]"  # that ended it: common/run_events.py
+    facts: "list[Fact]"  # that ended it
     seconds: float  # until then
     complete: str  # the last checkpoint that was complete
     number: int = 0  # of that

@@ -60,7 +60,8 @@ class Message(object):
 
     @classmethod
     def read(cls, document: "dict[str, Any]") -> "Self":
-        """Return the message in a document; names that are not declared are ignored."""
+        """Return the message in a document; names that are not declared are ignored. Raise
+        TypeError if a value is missing; `check` looks at the others."""
         return cls.read_fields(document)
 
     @classmethod
@@ -71,7 +72,7 @@ class Message(object):
         values = {name: document[key] for name, key in keys.items() if key in document}
         for name in values.keys() & cls._inner.keys():
             (kind, words), value = cls._inner[name], values[name]
-            if "list" in words:
+            if "list" in words or "tuple" in words:
                 values[name] = [kind.read(item) for item in value]
             elif "dict" in words:
                 values[name] = {key: kind.read(item) for key, item in value.items()}

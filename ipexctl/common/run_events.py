@@ -2,17 +2,24 @@
 concludes are the facts of the run, which every host's journal and every watching command get.
 """
 
-from ipexctl.common.message import MYPY, AnyText, Line, Message, Signed
+from ipexctl.common.copy_messages import CopierEvent
+from ipexctl.common.exchange_report import ExchangeReport
+from ipexctl.common.message import MYPY, AnyText, Line, Message, Signed, Variant
 
 if MYPY:
     from typing import Any
 
 
-class Event(Message):
-    event = ""  # its name in a document
+class Event(Variant):
+    """What has happened: one of the classes below."""
 
-    def document(self) -> "dict[str, Any]":
-        return dict(super().document(), event=self.event)
+
+class Fact(Message):
+    """An event as the hub, or a host without it, tells all others."""
+
+    event: Event
+    host: "Line" = ""  # that it is about
+    at: int = 0  # where its record ends in the journal from which it was read
 
 
 # --- of one host: how its ranks are --------------------------------------------------------------
@@ -21,12 +28,12 @@ class Event(Message):
 class Ready(Event):
     """The host waits for its processes; the first host waits for the others, at this port."""
 
-    event = "ready"
     port: int
 
 
 class RankStarted(Event):
-    event = "rank"
+    """A rank's process has begun."""
+
     rank: int
     started: int  # its process
     where: "Any" = None  # its CPUs and memory
@@ -52,7 +59,8 @@ class Exit(Message):
 
 
 class RankExited(Event):
-    event = "rank"
+    """A rank has ended."""
+
     rank: int
     ended: Exit
     tail: "AnyText" = ""  # the end of its output
@@ -61,12 +69,12 @@ class RankExited(Event):
 class RankRefused(Event):
     """MPI started a rank that the plan has elsewhere."""
 
-    event = "rank"
     refused: "Line"  # why
 
 
 class RankFrozen(Event):
-    event = "frozen"
+    """All threads of a rank are stopped, for this many seconds."""
+
     rank: int
     seconds: float
 
@@ -83,7 +91,6 @@ class HostLoad(Message):
 class Sample(Event, HostLoad):
     """How busy the host and its ranks are, reported every few seconds."""
 
-    event = "load"
     stopped: "dict[int, float]" = {}  # rank -> seconds since it was stopped
     ranks: "dict[int, float]" = {}  # CPUs that their processes kept busy
     doing: "dict[int, Line]" = {}  # what ranks without output do: "importing torch", ""
@@ -92,7 +99,6 @@ class Sample(Event, HostLoad):
 class Swept(Event):
     """The host has killed the run's processes and looked for survivors."""
 
-    event = "swept"
     survivors: int
     left: float = 0  # bytes of output that are still to be sent: may be many
 
@@ -100,15 +106,33 @@ class Swept(Event):
 class RanksLooked(Event):
     """What a host's ranks do, when no rank of the run makes progress (run/hang/evidence.py)."""
 
-    event = "look"
     number: int
     ranks: "Any"
 
 
+class Exchanged(Event):
+    """What the host's ranks have exchanged with others so far."""
+
+    report: ExchangeReport
+
+
+class LogPart(Event):
+    """The next bytes of a log come with this, or its end."""
+
+    key: "int | str"  # a rank's number, or a program
+    end: bool = False
+
+
+class LogSizes(Event):
+    """How a log has grown."""
+
+    key: int  # the rank
+    rows: "list[tuple[float, float]]"  # time and size
+    first: int  # the offset of the first part that is sent
+
+
 class Pong(Event):
     """The host is alive."""
-
-    event = "pong"
 
 
 # --- of one host, for the hub alone --------------------------------------------------------------
@@ -117,7 +141,6 @@ class Pong(Event):
 class Launch(Event):
     """mpirun requests a daemon on another host."""
 
-    event = "launch"
     key: int
     argv: "list[str]"
 
@@ -125,14 +148,12 @@ class Launch(Event):
 class Unlaunch(Event):
     """mpirun has ended the program with which it requested a daemon."""
 
-    event = "unlaunch"
     key: int
 
 
 class Exited(Event):
     """mpirun, one of its daemons or the program that started ranks has ended."""
 
-    event = "exited"
     key: str
     code: int
     error: str = ""  # why it could not be started
@@ -142,7 +163,6 @@ class Exited(Event):
 class Unanswered(Event):
     """Some addresses do not answer the host's ranks."""
 
-    event = "unanswered"
     own: "list[str]"  # addresses of this host
     peers: "list[tuple[str, float]]"  # those that do not answer, for how many seconds
 
@@ -150,7 +170,6 @@ class Unanswered(Event):
 class StopAsked(Event):
     """A user has called `ipexctl stop`, which asks every host."""
 
-    event = "stop"
     by: str
     seconds: float
 
@@ -158,14 +177,18 @@ class StopAsked(Event):
 class Quiet(Event):
     """The host's ranks have made no progress for this many seconds; 0: they make progress again."""
 
-    event = "quiet"
     seconds: float
+
+
+class CopierReported(Event):
+    """The process that copies the host's checkpoints has reported something."""
+
+    event: CopierEvent
 
 
 class LookDone(Event):
     """The host has looked at its ranks. `computes`: a rank uses CPUs for more than waiting."""
 
-    event = "looked"
     number: int
     computes: bool
 
@@ -176,28 +199,24 @@ class LookDone(Event):
 class Begun(Event):
     """All hosts were ready, and the hub starts the ranks."""
 
-    event = "go"
     plan: "Any" = None  # for those who attach: run/plan/shown_plan.py
 
 
 class HostLost(Event):
     """The hub has lost the connection to the host."""
 
-    event = "lost"
     why: "Line"
 
 
 class Broken(Event):
     """The host could not do its part of the run."""
 
-    event = "broken"
     what: "Line"
 
 
 class ProgramEnded(Event):
     """mpirun, one of its daemons or the program that started ranks ended before the ranks did."""
 
-    event = "program"
     who: "Line"
     code: "Signed | None"  # None: not known
     killed: bool  # and ipexctl did not do it
@@ -209,7 +228,6 @@ class ProgramEnded(Event):
 class Stalled(Event):
     """No rank has made progress for `seconds`, and none computes; look `number` shows them."""
 
-    event = "stalled"
     seconds: float
     number: int
 
@@ -217,20 +235,16 @@ class Stalled(Event):
 class Moving(Event):
     """The ranks of a run that was stalled make progress again."""
 
-    event = "moving"
-
 
 class TimedOut(Event):
     """The run took longer than `seconds`, its --timeout."""
 
-    event = "timeout"
     seconds: float
 
 
 class EndAsked(Event):
     """Ctrl-C or `ipexctl stop` ends the run. `seconds`: the time the ranks have to end."""
 
-    event = "asked"
     by: "Line"
     seconds: float
 
@@ -238,7 +252,6 @@ class EndAsked(Event):
 class Abandoned(Event):
     """The command that started the run has gone, and the run is to end with it."""
 
-    event = "abandoned"
     why: "Line"
 
 
@@ -246,7 +259,6 @@ class Noted(Event):
     """Something unusual that the hub noticed. `cut`: if the note is about connections, the hosts
     that do not reach each other, and for how many seconds."""
 
-    event = "note"
     text: "Line"
     cut: "Any" = None
 
@@ -254,7 +266,6 @@ class Noted(Event):
 class Checkpoint(Event):
     """A checkpoint is complete; `withdrawn`: it later turned out not to be."""
 
-    event = "checkpoint"
     name: "Line"
     step: "int | None" = None
     hosts: "tuple[str, ...]" = ()
@@ -267,43 +278,16 @@ class Checkpoint(Event):
 class RanksSucceeded(Event):
     """All ranks have ended with 0: the run is done, whatever happens while copies are awaited."""
 
-    event = "succeeded"
-
 
 class Over(Event):
     """The hub has told all hosts to stop. `well`: all ranks had ended, with code 0."""
 
-    event = "over"
     why: "Line"
     well: bool = False
 
 
-def event_kinds_by_name() -> "dict[str, type[Event]]":
-    """Return the kinds of event by name, without those of ranks."""
-    kinds = Event.__subclasses__()
-    return {kind.event: kind for kind in kinds if kind.event != RankStarted.event}
-
-
-def make_host_fact(host: str, event: Event) -> "dict[str, Any]":
-    """Return the document of a fact about this host."""
-    return dict(event.document(), host=host)
-
-
-def kind_of(document: "dict[str, Any]") -> "type[Event] | None":
-    """Return the kind of event in a document; None if the name is unknown."""
-    if document.get("event") != RankStarted.event:
-        return KINDS.get(document.get("event", ""))
-    if "refused" in document:
-        return RankRefused
-    return RankExited if "ended" in document else RankStarted
-
-
-def read_run_event(document: "dict[str, Any]") -> Event:
-    """Read the event in a document from another host of the run."""
-    kind = kind_of(document)
-    if kind is None:
-        raise ValueError("an event named %.40r" % document.get("event"))
-    return kind.read(document)
-
-
-KINDS = event_kinds_by_name()
+def is_decisive(event: Event) -> bool:
+    """Return whether this fact ends the run, unless an earlier one has."""
+    if isinstance(event, RankExited):
+        return event.ended.code != 0
+    return not isinstance(event, (RankStarted, Noted, Begun, Stalled, Moving, Checkpoint))

@@ -134,6 +134,13 @@ class Record(object):
         running = sum(not e.get("retired") for e in entries) + has_failed_in_torch()
         row[3] = max(row[3], (count or 0) - running)
 
+    def describe_group(
+        self, ranks: "list[int]", backend: str, data: "bool | None", count: int
+    ) -> "dict[str, Any]":
+        """Return a RankGroup of common/exchange_report.py, which cannot be imported here."""
+        members = [] if len(ranks) == self.world else ranks
+        return {"ranks": members, "backend": backend, "data": data, "count": count}
+
     def write(self) -> None:
         """Write the record to PID-TIME.groups; if nothing has changed, only touch that file."""
         safely(self.look)
@@ -148,7 +155,7 @@ class Record(object):
             "world": self.world,
             "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
             "others": find_other_frameworks(),
-            "groups": [[[] if len(row[0]) == self.world else row[0]] + row[1:] for row in rows],
+            "groups": [self.describe_group(*row) for row in rows],
         }
         if document == self.said:  # a new file would count as progress of the rank
             os.utime(self.path[1])

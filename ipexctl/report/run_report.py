@@ -13,9 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ipexctl.base.host_answer import read_messages
 from ipexctl.base.host_outcome import HostResult, PerHost, without_host
 from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.attempt_record import RecordLine
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
@@ -38,7 +40,7 @@ from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
 from ipexctl.report.report_page import Assets, render_report_page
-from ipexctl.run.follow_attempts import RecordAnswer, filter_attempts, read_record
+from ipexctl.run.follow_attempts import RecordAnswer, filter_attempts
 from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, measure_run_speed, read_metrics
 from ipexctl.run.jobs.ps import ask_run_hosts, find_run, gather_runs
@@ -175,7 +177,8 @@ def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str, s
     answers = ask_run_hosts(
         fleet, run, "restart.attempts.record", form=RecordAnswer, run_id=run.first_id
     )
-    records = sorted((read_record(answer["lines"]) for answer in answers.values()), key=len)
+    read = (read_messages(RecordLine, answer["lines"]) for answer in answers.values())
+    records = sorted(read, key=len)
     lines = filter_attempts(records[-1] if records else ())
     return tuple((line.attempt, line.checkpoint, explain_beginning(line)) for line in lines)
 

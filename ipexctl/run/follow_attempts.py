@@ -10,11 +10,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
 from typing import Any
 
-from ipexctl.base.host_answer import Answer, Odd, as_type
+from ipexctl.base.host_answer import Answer, read_messages
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
-from ipexctl.base.values import list_of
 from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
@@ -91,16 +90,6 @@ class RecordAnswer:
 
     alive: bool
     lines: tuple[dict[str, Any], ...]
-
-
-def read_record(raw: Any) -> tuple[RecordLine, ...]:
-    """Return the lines that have the declared values."""
-    lines = []
-    for row in list_of(raw):
-        with suppress(Odd):
-            if isinstance(row, dict) and (kind := RecordLine.kind_of(row)):
-                lines.append(as_type(kind, row))
-    return tuple(lines)
 
 
 def filter_attempts(record: Iterable[RecordLine]) -> list[AttemptBegins]:
@@ -323,7 +312,7 @@ class Attempts:
         """Return the record of the run as each host has it."""
         answers = self._ask_hosts("record", RecordAnswer)
         self.alive = any(answer["alive"] is True for answer in answers)
-        records = [read_record(answer["lines"]) for answer in answers]
+        records = [read_messages(RecordLine, answer["lines"]) for answer in answers]
         for line in (line for record in records for line in record):
             if isinstance(line, AttemptBegins):
                 self.attempts[line.attempt] = line

@@ -386,6 +386,10 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 # --- what is sent --------------------------------------------------------------------------------
 
 COMMON = ("files", "folder_trust", "root_paths")  # of all that use the folder
+MESSAGES = (  # of a run
+    "checkpoint_reports", "copy_messages", "exchange_report", "journal_records", "message",
+    "run_events", "run_orders", "supervisor_messages", "watch_orders",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -395,8 +399,7 @@ COMMON = ("files", "folder_trust", "root_paths")  # of all that use the folder
             "run.run_watch.start",
             {"root_folder", "common.locks", "common.processes"}
             | {f"common.{n}" for n in COMMON}
-            | {f"common.{n}" for n in ("message", "run_events", "run_orders", "waiting")}
-            | {"common.tolerant_reads", "common.watch_orders"}
+            | {f"common.{n}" for n in (*MESSAGES, "tolerant_reads", "waiting")}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches

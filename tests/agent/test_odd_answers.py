@@ -17,7 +17,21 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
+from ipexctl.common.copy_messages import PartFound
+from ipexctl.common.exchange_report import ExchangeReport, RankGroup, RankProcess
 from ipexctl.common.frames import HEAD
+from ipexctl.common.run_events import (
+    CopierReported,
+    Exchanged,
+    Exit,
+    LogPart,
+    ProgramEnded,
+    RankExited,
+    RankStarted,
+    Sample,
+    Usage,
+)
+from ipexctl.common.supervisor_messages import PartReport
 from ipexctl.data.data import _removal_recap
 from ipexctl.errors import HostFailed
 from ipexctl.facts import speed_facts
@@ -30,6 +44,7 @@ from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.project.folder_transfer import TreeContents
 from ipexctl.project.send_project import InPlace
+from ipexctl.run.outcome.event_reader import read_host_event
 from ipexctl.run.plan.launch_plan import read_prepared
 from ipexctl.run.watch import fetch_outputs as fetching
 from ipexctl.run.watch.fetch_outputs import FetchResult, Wish, fetch_outputs
@@ -39,6 +54,7 @@ from ipexctl.stack.env_match import EnvLook, env_modules, find_disagreement
 from ipexctl.stack.selection import proved_text
 from tests.fuzz.answer import ODD
 from tests.hostile.speaker import SPEAKER
+from tests.made import event_document
 
 SHA = "a" * 64
 BLOB = Blob("x", SHA, 3)
@@ -170,9 +186,35 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     },
     lambda a: speed_facts.read_links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
 }  # fmt: skip
+GROUPS = (RankGroup((0, 1), "gloo", True, 7),)
+PROCESS = RankProcess(0, True, 0.5, 9.0, True, True, "a:1", 0, 2, "2.13.0", ("ray",), GROUPS)
+EXCHANGED = ExchangeReport((PROCESS,), ((0, "a", "b", 1, 2),))
+DURING_A_RUN: list[dict[str, Any]] = [
+    *(
+        event_document(event, "h")
+        for event in (
+            RankExited(0, Exit(1, usage=Usage(1.0, 2.0, 3), hints=("oom",)), "tail"),
+            RankStarted(0, 7, {"cpus": [1]}),
+            Sample(0.5, 1, 2, 3.0, {0: 1.0}, {0: 1.0}, {0: "importing torch"}),
+            Exchanged(EXCHANGED),
+            LogPart("mpirun", end=True),
+            ProgramEnded("mpirun", 1, killed=True, said="", up=1, alive=1),
+            CopierReported(PartFound("c", "1", ["m"], [], 0.0)),
+        )
+    ),
+    {"done": PartReport(0, "/l", {"h": 1}, EXCHANGED, "", {"cpu": 0.5, "ranks": {}}).document()},
+    {"error": {"what": "no disk", "why": "", "hint": ""}},
+]
 
 
-@pytest.mark.parametrize(("read", "good"), READ.items(), ids=[",".join(g) for g in READ.values()])
+def heard(answer: Answer) -> object:
+    return read_host_event("h", answer, b"x", {0})
+
+
+READINGS = [*READ.items(), *((heard, json.loads(json.dumps(one))) for one in DURING_A_RUN)]
+
+
+@pytest.mark.parametrize(("read", "good"), READINGS, ids=[",".join(good) for _, good in READINGS])
 def test_each_value_may_be_odd(read, good):
     read(Answer("h", good))
     for odd in _each_odd(good):

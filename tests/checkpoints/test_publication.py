@@ -27,8 +27,8 @@ from ipexctl.common.copy_messages import (
     WriteManifest,
 )
 from ipexctl.common.hub_orders import HostOrder, TellCopier
+from ipexctl.common.run_events import Checkpoint, Fact, Noted, is_decisive
 from ipexctl.remote.checkpoints.publication import AGAIN, Publication
-from ipexctl.remote.hub import judge
 
 HOSTS = ["a", "b", "c"]
 
@@ -45,7 +45,7 @@ class Cluster:
         self.files: dict[str, dict[str, PartFound]] = {host: {} for host in hosts}
         self.disk: dict[str, set[str]] = {host: set() for host in hosts}
         self.manifests: dict[str, dict[int, Manifest]] = {host: {} for host in hosts}
-        self.facts: list[dict] = []
+        self.facts: list[Fact] = []
         self.orders: list[tuple[str, CopyOrder]] = []
         self.now = 0.0
         for host in hosts:
@@ -103,16 +103,17 @@ class Cluster:
 
     @property
     def complete(self) -> list[str]:
-        return [f["name"] for f in self.facts if f["event"] == "checkpoint" and "hosts" in f]
+        events = [fact.event for fact in self.facts]
+        return [e.name for e in events if isinstance(e, Checkpoint) and not e.withdrawn]
 
 
 def test_one_writer_and_its_partner():
     made = Cluster()
     made.write("a", "c-1")
     made.run()
-    fact = made.facts[-1]
-    assert (fact["name"], fact["step"], fact["bytes"], fact["hosts"]) == ("c-1", 1, 5, ["a", "b"])
-    assert not judge.is_decisive(fact)
+    event = made.facts[-1].event
+    assert (event.name, event.step, event.bytes, event.hosts) == ("c-1", 1, 5, ("a", "b"))
+    assert not is_decisive(event)
     assert [list(made.manifests[host]) for host in HOSTS] == [[1], [1], []]
 
 
@@ -123,7 +124,7 @@ def test_a_pattern_that_matches_nothing_is_said_at_the_end(found: bool):
         made.write("a", "c-1")
         made.run()
     made.hub.end(["nope/*"])
-    assert [fact["event"] for fact in made.hub.facts] == ["note"] * (not found)
+    assert [type(fact.event) for fact in made.hub.facts] == [Noted] * (not found)
 
 
 def test_the_age_of_a_checkpoint_counts_from_when_its_last_part_was_written():
@@ -135,14 +136,14 @@ def test_the_age_of_a_checkpoint_counts_from_when_its_last_part_was_written():
     made.obey(*made.orders.pop(0))  # b is asked for its part
     made.now = 10.0
     made.run()
-    assert (made.published.age, made.facts[-1]["seconds"]) == (14.0, 14.0)
+    assert (made.published.age, made.facts[-1].event.seconds) == (14.0, 14.0)
 
 
 def test_one_host_keeps_its_own():
     made = Cluster(["a"])
     made.write("a", "c-1")
     made.run()
-    assert made.facts[-1]["hosts"] == ["a"]
+    assert made.facts[-1].event.hosts == ("a",)
 
 
 def test_shards_are_one_checkpoint_once_all_are_there():
@@ -200,7 +201,7 @@ def test_names_that_several_hosts_overwrite_are_not_mixed():
     made.write("b", "ckpt", stamp="2")
     made.run()
     assert made.complete == ["ckpt"]
-    assert [f["event"] for f in made.facts].count("note") == 1
+    assert [type(f.event) for f in made.facts].count(Noted) == 1
 
 
 def test_plain_names_that_hosts_write_in_turn_are_complete_once_each_has_written() -> None:
@@ -247,7 +248,7 @@ def test_the_same_plain_names_of_several_hosts_are_copied_once() -> None:
             made.write(host, "*", stamp=stamp, names=["out/model.pt"])
         made.run()
     assert len(made.complete) == 1 and made.hub.is_idle()
-    assert [f["event"] for f in made.facts].count("note") == 1
+    assert [type(f.event) for f in made.facts].count(Noted) == 1
 
 
 def test_a_part_that_comes_late_withdraws_what_was_published_and_is_waited_for_from_then_on():
@@ -337,7 +338,7 @@ def test_nothing_is_waited_for_once_a_host_that_writes_copies_no_more():
     made.say("a", CopierEnded())
     made.say("a", CopierEnded())
     assert made.hub.is_idle()
-    assert [fact["event"] for fact in made.facts] == ["checkpoint", "note"]
+    assert [type(fact.event) for fact in made.facts] == [Checkpoint, Noted]
     made.run()
     made.write("a", "c-3")
     made.run()
@@ -401,7 +402,7 @@ def test_a_partner_that_cannot_keep_a_copy_is_replaced_at_once() -> None:
     assert copied_to() == ["b"]
     failed("b", 2.0)
     assert copied_to() == ["c"]
-    assert any("not enough disk space" in fact["text"] for fact in hub.facts)
+    assert any("not enough disk space" in str(fact.event) for fact in hub.facts)
     hub.take("c", PartCopied(hub.number, "a"), 3.0)
     assert hub.current and hub.current.manifest
     assert hub.current.manifest.holders == {"a": ["a", "c"]}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.journal_records import RunBegan
 from ipexctl.data import data
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
@@ -281,7 +282,7 @@ def ended_run(root: Path, name: str, by: str, days_ago: float) -> None:
     folder.mkdir(parents=True, mode=0o700)
     (folder / "lock").touch(mode=0o600)
     kept = journal.create_journal(str(folder), "node01")
-    kept.add({"event": "start", "about": {"name": name, "by": by}})
+    kept.add(RunBegan(journal.VERSION, {"name": name, "by": by}, began=0.0))
     os.close(kept.fd)
     then = time.time() - days_ago * 86400
     for path in (folder / "lock", *(folder / "journals").iterdir()):

@@ -25,7 +25,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ipexctl"]):
+    from ipexctl.common import run_events
+    from ipexctl.common.exchange_report import ExchangeReport
     from ipexctl.common.frames import encode_frame
+    from ipexctl.common.supervisor_messages import PartReport
     from ipexctl.doctor.checks import run_all
     from ipexctl.doctor.report.cluster import CheckedHosts
     from ipexctl.doctor.report.recommendations import recommend_settings
@@ -42,8 +45,8 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.user_code import source_reader
 
 from tests.fuzz.answer import ANSWER, ODD  # noqa: E402  (the path is set above)
+from tests.made import event_document, host, prepared  # noqa: E402
 from tests.made import facts as made_facts  # noqa: E402
-from tests.made import host, prepared  # noqa: E402
 from tests.plan.asked import read_launch  # noqa: E402
 
 OPTIONS = ("-timeout=5", "-max_len=600")
@@ -250,11 +253,17 @@ def _stream(*headers: dict[str, Any]) -> str:
 
 
 _EVENTS: list[dict[str, Any]] = [
-    {"event": "rank", "rank": 0, "ended": {"code": 1, "signal": None, "hints": ["oom"]}},
-    {"event": "log", "key": 1, "end": True}, {"event": "exited", "key": "daemon1", "code": 0},
-    {"event": "abandoned", "why": "x"}, {"done": {"survivors": 0, "logs": "/l"}},
-    {"event": "launch", "key": 1, "argv": ["-q", "-x", "node02", "/p/bin//hydra_pmi_proxy"]},
-    {"error": {"what": "no disk", "why": ""}}, {"event": "swept", "survivors": 1},
+    *(
+        json.loads(json.dumps(event_document(event)))
+        for event in (
+            run_events.RankExited(0, run_events.Exit(1, hints=("oom",))),
+            run_events.LogPart(1, end=True), run_events.Exited("daemon1", 0),
+            run_events.Abandoned("x"), run_events.Swept(1),
+            run_events.Launch(1, ["-q", "-x", "node02", "/p/bin//hydra_pmi_proxy"]),
+            run_events.Exchanged(ExchangeReport(moved=((0, "a", "b", 1, 2),))),
+        )
+    ),
+    {"done": PartReport(0, "/l").document()}, {"error": {"what": "no disk", "why": ""}},
 ]  # fmt: skip
 EVENT_PATHS = _paths(_EVENTS)
 

@@ -19,9 +19,15 @@ from ipexctl.run.watch.session import Session
 from ipexctl.run.watch.start_request import Orders
 from tests.made import facts, host, prepared
 
-# Speaks frames as remote/main.py does. `say(header, body)`; `wait_for` answers pings.
+# Speaks frames as remote/main.py does. `say(header, body)` says anything, `tell(event, host)` what
+# a host of ours says; `wait_for` answers pings.
 SPEAKER = """
 import json, struct, sys, time
+from ipexctl.common.copy_messages import *
+from ipexctl.common.exchange_report import *
+from ipexctl.common.run_events import *
+from ipexctl.common.supervisor_messages import PartReport
+from ipexctl.common.watch_orders import *
 head = struct.Struct('>II')
 def read():
     size, body = head.unpack(sys.stdin.buffer.read(8))
@@ -34,40 +40,41 @@ def raw(data):
 def say(header, body=b''):
     data = json.dumps({'id': number, **header}).encode()
     raw(head.pack(len(data), len(body)) + data + body)
-def wait_for(word):
-    while True:
-        order = read()
-        if 'ping' in order:
-            say({'event': 'pong'})
-        if word in order:
-            return
+def tell(event, host='', body=b''):
+    say(Fact(event, host).document(), body)
+def read_order():
+    order = WatchOrder.read(read())
+    if isinstance(order, Ping):
+        tell(Pong())
+    return order
+def wait_for(kind):
+    while not isinstance(read_order(), kind):
+        pass
 def last_word():
-    say({'event': 'swept', 'survivors': 0})
-    say({'done': {'survivors': 0, 'logs': '/logs'}})
+    tell(Swept(0))
+    say({'done': PartReport(0, '/logs').document()})
     time.sleep(60)
 def be_hub():
     asked = False
     while True:
-        order = read()
-        if 'ping' in order:
-            say({'event': 'pong'})
-        elif 'doubt' in order:
-            say({'event': 'lost', 'host': order['doubt'], 'why': order['why']})
-            say(OVER)
-        elif 'interrupt' in order and not asked:
+        order = read_order()
+        if isinstance(order, Doubt):
+            tell(HostLost(order.why), order.host)
+            tell(OVER)
+        elif isinstance(order, Interrupt) and not asked:
             asked = True
-            say({'event': 'asked', 'by': order['interrupt'], 'seconds': order['seconds']})
-        elif 'interrupt' in order:
-            say(OVER)
-        elif 'stop' in order:
+            tell(EndAsked(order.by, order.seconds))
+        elif isinstance(order, Interrupt):
+            tell(OVER)
+        elif isinstance(order, EndPart):
             last_word()
-OVER = {'event': 'over', 'why': 'ended'}
+OVER = Over('ended')
 asked = read()
 while 'sources' in asked:  # our own program comes first
     asked = read()
 number = asked['id']
 """
-READY = "say({'event': 'ready', 'port': 1})\n"
+READY = "tell(Ready(1))\n"
 END = "be_hub()\n"
 GOOD = READY + END  # as the first host
 

@@ -25,6 +25,7 @@ from ipexctl.common.keeper_messages import (
     Vote,
 )
 from ipexctl.common.restart_plan import VoterPlan
+from ipexctl.common.run_events import Fact, HostLost
 from ipexctl.remote.connection.hub_link import Spoke
 from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.run_files import attempt_lines
@@ -68,10 +69,15 @@ def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: 
 
 
 OVER = PartOver(1, False, False, [], 1.0, "")
-PART = OVER.document()
+PART, FACT = OVER.document(), Fact(HostLost("x"), "a").document()
 REPORTS = [
     None, 7, [], "", {"over": 7}, {"over": {"attempt": 1}}, {"over": ""},
     {"over": {**PART, "facts": [7]}}, {"over": {**PART, "facts": 7}}, {"over": {**PART, "ago": []}},
+    {"over": {**PART, "facts": [{"event": {"kind": "?"}}]}},
+    {"over": {**PART, "facts": [{"event": "HostLost"}]}},
+    {"over": {**PART, "facts": [{**FACT, "event": {"kind": "HostLost", "why": 7}}]}},
+    {"over": {**PART, "facts": [{**FACT, "event": StopNoted("b").document()}]}},
+    {"over": {**PART, "facts": [FACT["event"]]}},
     {"cleared": {"attempt": 1}},
     {"cleared": {"attempt": 1, "port": 1, "open": 7, "checkpoints": []}},
     {"cleared": {"attempt": 1, "port": 1, "open": [], "checkpoints": [{"name": "x"}]}},

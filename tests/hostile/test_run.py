@@ -19,9 +19,11 @@ from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
         ("raw(b'garbage ' * 100)", "invalid reply"),
         ("raw(head.pack(1 << 30, 0))", "invalid reply"),
         ("raw(head.pack(2, 0) + b'{}')", "a header without an id"),
-        ("say({'event': 'boom'})", "an event named 'boom'"),
-        ("say({'event': 'rank', 'rank': 0, 'started': 1})", "rank 0, which is not on this host"),
-        ("say({'event': 'log', 'key': 1}, b'x' * (100 << 20))", "invalid reply"),
+        ("say({'event': {'kind': 'Boom'}})", "'event' has the unknown kind 'Boom'"),
+        ("say({'event': CopierEnded().document()})", "has the unknown kind 'CopierEnded'"),
+        ("say({'event': 'Pong'})", "'event' is not in the expected format"),
+        ("tell(RankStarted(0, 1))", "rank 0, which is not on this host"),
+        ("tell(LogPart(1), body=b'x' * (100 << 20))", "invalid reply"),
         ("say({'done': 7})", "not a document"),
         ("sys.exit(0)", "the connection ended"),
     ],
@@ -53,7 +55,7 @@ def test_what_is_left_on_a_lost_host_is_unknown_and_not_0(tmp_path, hosts, line,
 
 
 def test_a_host_that_floods_is_stopped_before_memory_is_full(tmp_path):
-    flood = READY + "while True: say({'event': 'log', 'key': 1}, b'x\\n' * 30000)\n"
+    flood = READY + "while True: tell(LogPart(1), body=b'x\\n' * 30000)\n"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = drive(tmp_path, [GOOD, flood], view=Stuck())
     assert (result.lost_host, "output" in result.cause) == ("n1", True)
@@ -63,13 +65,12 @@ def test_a_host_that_floods_is_stopped_before_memory_is_full(tmp_path):
 
 def test_what_only_the_hub_may_say_is_passed_over_from_another(tmp_path):
     evil = READY + (
-        "say({'event': 'over', 'why': 'x'})\n"
-        "say({'event': 'lost', 'host': 'n0', 'why': 'x'})\n"
-        "say({'event': 'timeout', 'seconds': 1, 'host': 'n0'})\n"
-        "say({'event': 'asked', 'by': 'x', 'seconds': 1})\n"
-        "say({'event': 'program', 'who': 'x', 'code': 1, 'killed': False, 'said': '', 'up': 1,"
-        " 'alive': 1})\n"
-        "for i in range(3): wait_for('ping')\n"
+        "tell(Over('x'))\n"
+        "tell(HostLost('x'), 'n0')\n"
+        "tell(TimedOut(1), 'n0')\n"
+        "tell(EndAsked('x', 1))\n"
+        "tell(ProgramEnded('x', code=1, killed=False, said='', up=1, alive=1))\n"
+        "for i in range(3): wait_for(Ping)\n"
     )
     result = drive(tmp_path, [GOOD, evil], host_timeout=2.0)
     assert (result.lost_host, "connection" in result.cause) == ("n1", True)
@@ -82,10 +83,10 @@ def test_a_host_that_says_nothing_is_lost_after_the_timeout(tmp_path):
 
 def test_a_terminal_that_stands_still_does_not_stop_the_run(tmp_path):
     talks = READY + (
-        "say({'event': 'log', 'key': 0}, b'line\\n')\n"
-        "for i in range(6): wait_for('ping')\n"
-        "say({'event': 'rank', 'rank': 0, 'ended': {'code': 5, 'signal': None, 'lost': False}})\n"
-        "say(OVER)\n" + END
+        "tell(LogPart(0), body=b'line\\n')\n"
+        "for i in range(6): wait_for(Ping)\n"
+        "tell(RankExited(0, Exit(5)))\n"
+        "tell(OVER)\n" + END
     )
     result = drive(tmp_path, [talks], view=Stuck(), host_timeout=2.0)
     assert (result.exit_code, result.ended_by) == (5, "rank-failed")

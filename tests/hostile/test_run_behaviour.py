@@ -17,8 +17,8 @@ from tests.hostile.speaker import GOOD, READY, drive
 SLACK = 12.0  # this machine is slow and shared; without a deadline it would be for ever
 
 
-def flood(event: str, body: str = "b''", pause: str = "pass") -> str:
-    return f"i = 0\nwhile True:\n    i += 1\n    say({event}, {body})\n    {pause}\n"
+def flood(event: str, pause: str = "pass") -> str:
+    return f"while True:\n    tell({event})\n    {pause}\n"
 
 
 DEEP = "raw(head.pack(400000, 0) + b'{\"id\": 1, \"event\": ' + b'[' * 399981)"
@@ -33,11 +33,11 @@ LOST = {
     ),
     "closes stdout and lives on": ("import os; os.close(1); time.sleep(60)", "connection ended"),
     "gives its exit code as text": (
-        "say({'event': 'rank', 'rank': 1, 'ended': {'code': '0', 'signal': None, 'lost': False}})",
+        "tell(RankExited(1, Exit('0')))",
         "invalid reply",
     ),
     "says whose connections with a list": (
-        "say({'event': 'traffic', 'moved': [[[1], 'a', 'b', 1, 1]]})",
+        "tell(Exchanged(ExchangeReport(moved=(([1], 'a', 'b', 1, 1),))))",
         "invalid reply",
     ),
 }  # fmt: skip
@@ -62,9 +62,9 @@ def test_a_host_that_misbehaves_is_lost_and_the_other_is_not(tmp_path, name):
 # These say that they are alive, and do nothing else that is wanted: a limit of the run, or the
 # person, ends it. What they say cannot be told from a run that takes long.
 ALIVE = {
-    "floods with signs of life": flood("{'event': 'pong'}"),
-    "floods with traffic": flood("{'event': 'traffic', 'moved': [], 'processes': []}"),
-    "reads nothing and says that it lives": flood("{'event': 'pong'}", pause="time.sleep(0.1)"),
+    "floods with signs of life": flood("Pong()"),
+    "floods with traffic": flood("Exchanged(ExchangeReport())"),
+    "reads nothing and says that it lives": flood("Pong()", pause="time.sleep(0.1)"),
 }
 
 
@@ -88,7 +88,7 @@ def test_a_host_that_only_lives_is_ended_by_ctrl_c(tmp_path, name):
     assert result.hosts[0].survivors == 0
 
 
-TIME_UP = "say({'event': 'timeout', 'seconds': 1})\nsay(OVER)\n"
+TIME_UP = "tell(TimedOut(1))\ntell(OVER)\n"
 
 
 def test_the_limit_of_a_run_counts_though_a_host_floods(tmp_path, monkeypatch):
@@ -101,13 +101,13 @@ def test_the_limit_of_a_run_counts_though_a_host_floods(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "drips",
     [
-        "say({'event': 'swept', 'survivors': 0, 'left': 1 << 60})",
-        "say({'event': 'log', 'key': 1}, b'x')",
+        "tell(Swept(0, left=1 << 60))",
+        "tell(LogPart(1), body=b'x')",
     ],
 )
 def test_the_rest_of_the_output_has_a_limit(tmp_path, drips, monkeypatch):
     monkeypatch.setattr("ipexctl.run.watch.session.STOP_WAIT", 2.0)
-    host = f"{READY}{TIME_UP}wait_for('stop')\nwhile True:\n    {drips}\n    time.sleep(0.3)\n"
+    host = f"{READY}{TIME_UP}wait_for(EndPart)\nwhile True:\n    {drips}\n    time.sleep(0.3)\n"
     began = time.monotonic()
     result = drive(tmp_path, [host], host_timeout=5.0)
     assert time.monotonic() - began < 2.0 + SLACK

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common import run_events
+from ipexctl.common.journal_records import FactNoted, PartEnded
 from ipexctl.common.watch_orders import Shown
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
@@ -135,7 +137,7 @@ class Read:
     """What viewers of one run have taken together; each says where the one before it was cut."""
 
     def __init__(self) -> None:
-        self.facts: list[dict] = []
+        self.facts: list[run_events.Fact] = []
         self.output: dict[int, bytes] = {}
         self.at = 0
 
@@ -150,13 +152,14 @@ class Read:
             if "done" in header:
                 return True
             assert "event" in header, header
-            if header["event"] == "log" and type(header["key"]) is int:
-                key = header["key"]
-                self.output[key] = self.output.get(key, b"") + frame.body
+            fact = run_events.Fact.read(header)
+            event = fact.event
+            if isinstance(event, run_events.LogPart) and isinstance(event.key, int):
+                self.output[event.key] = self.output.get(event.key, b"") + frame.body
                 agent.feed(number, Shown(len(frame.body)).document())
-            elif "at" in header:
-                self.at = header["at"]
-                self.facts.append({k: v for k, v in header.items() if k not in ("id", "at")})
+            elif fact.at:
+                self.at = fact.at
+                self.facts.append(fact)
             most -= 1
             if not most:
                 return False
@@ -198,7 +201,9 @@ def test_a_viewer_that_is_cut_at_any_place_goes_on_there(here: Here, cuts: int) 
     assert whole.watch(agent, asked, 0)
     agent.close()
     assert read.facts == whole.facts
-    assert [f["event"] for f in whole.facts if f["event"] != "rank"] == ["go", "over"]
+    of_ranks = (run_events.RankStarted, run_events.RankExited)
+    rest = [type(f.event) for f in whole.facts if not isinstance(f.event, of_ranks)]
+    assert rest == [run_events.Begun, run_events.Over]
     for rank in (0, 1):
         log = Path(root, "runs", run_id, "logs", f"rank0000{rank}.log").read_bytes()
         assert read.output[rank] == whole.output[rank] == log
@@ -208,11 +213,11 @@ class Heard:
     """The agent's side of one call: what it sends, and orders that never come."""
 
     def __init__(self) -> None:
-        self.events: list[str] = []
+        self.events: list[type[run_events.Event]] = []
         self.agent = SimpleNamespace(at_end=[], heard=None)
 
     def emit(self, event: dict[str, Any], body: bytes = b"") -> None:
-        self.events.append(event["event"])
+        self.events.append(type(run_events.Fact.read(event).event))
 
     def recv(self) -> None:
         return None
@@ -226,8 +231,8 @@ def test_a_supervisor_that_ends_with_our_words_unread_has_ended_the_run(
     root = tmp_path / "root"
     (root / "runs/r123").mkdir(parents=True)
     kept = journal.create_journal(str(root / "runs/r123"), "a")
-    kept.add({"fact": {"event": "go"}})
-    kept.add({"over": "ended", "survivors": 0})
+    kept.add(FactNoted(run_events.Fact(run_events.Begun())))
+    kept.add(PartEnded("ended", 0))
     ours, theirs = socket.socketpair()
     ours.sendall(b"unread")
     theirs.sendall(sent)
@@ -241,4 +246,4 @@ def test_a_supervisor_that_ends_with_our_words_unread_has_ended_the_run(
     with ours:
         last = run_watch.op_attach(call, **asked)
     assert (last["survivors"], last["killed"]) == (0, "")
-    assert call.events == ["go", "swept"]
+    assert call.events == [run_events.Begun, run_events.Swept]

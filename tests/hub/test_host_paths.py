@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.common.run_events import Noted, Unanswered
 from ipexctl.remote.hub.host_paths import HostPaths, UnansweredAddresses
 from tests.hub.test_judge import up
 
@@ -75,10 +76,11 @@ def test_a_short_silence_is_not_told_and_a_lost_host_is_forgotten() -> None:
 def test_the_judge_notes_it_and_the_run_goes_on() -> None:
     judge = up()
     judge.facts.clear()
-    judge.take("b", {"event": "unanswered", "own": [], "peers": [["c", 12.0]]}, 20.0)
+    judge.take("b", Unanswered([], [("c", 12.0)]), 20.0)
     judge.tick(20.0)
     (fact,) = judge.facts
-    assert (fact["event"], fact["cut"], judge.decided) == ("note", [[B_C, 12.0]], False)
+    assert isinstance(fact.event, Noted)
+    assert (fact.event.cut, judge.decided) == ([[B_C, 12.0]], False)
 
 
 KEY, OTHER = ("10.0.0.2", 40001, "10.0.0.3", 40002), ("10.0.0.2", 40003, "10.0.0.1", 40004)
@@ -87,16 +89,16 @@ KEY, OTHER = ("10.0.0.2", 40001, "10.0.0.3", 40002), ("10.0.0.2", 40003, "10.0.0
 def test_an_address_is_told_when_it_has_not_answered_for_long_and_when_it_has() -> None:
     watch = UnansweredAddresses()
     first = watch.report([(KEY, 0), (OTHER, 0)], 0.0)
-    assert first == {"event": "unanswered", "own": ["10.0.0.2"], "peers": []}
+    assert first == Unanswered(["10.0.0.2"], [])
     for now, retries in ((1.0, 1), (5.0, 3), (10.5, 4)):
         assert watch.report([(KEY, retries), (OTHER, 0)], now) is None
     told = watch.report([(KEY, 5), (OTHER, 0)], 11.5)
     assert told is not None
-    assert told["peers"] == [["10.0.0.3", 10.5]]
+    assert told.peers == [("10.0.0.3", 10.5)]
     assert watch.report([(KEY, 6), (OTHER, 0)], 20.0) is None
     healed = watch.report([(KEY, 0), (OTHER, 0)], 30.0)
     assert healed is not None
-    assert healed["peers"] == []
+    assert healed.peers == []
 
 
 @pytest.mark.parametrize("retries", [[1, 0, 1, 2, 0, 1, 2, 0] * 5, [2] * 60])

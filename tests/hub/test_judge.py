@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.common import hub_orders
+from ipexctl.common import hub_orders, run_events
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames
 from ipexctl.remote.hub.judge import Judge
 
 RANKS = {"a": [0, 1], "b": [2], "c": [3]}
-WELL = {"code": 0, "signal": None, "lost": False}
-BAD = {"code": 3, "signal": None, "lost": False}
+WELL, BAD = run_events.Exit(0), run_events.Exit(3)
 
 
 def run(*, mpi: bool = False, timeout: float | None = None) -> HubOrder:
@@ -37,23 +36,23 @@ def taken(judge: Judge) -> list[tuple[str, hub_orders.HostOrder]]:
 
 
 def facts(judge: Judge) -> list[str]:
-    return [fact["event"] for fact in judge.facts]
+    return [type(fact.event).__name__ for fact in judge.facts]
 
 
 def ready(judge: Judge, now: float = 0.0) -> None:
     for host in RANKS:
-        judge.take(host, {"event": "ready", "port": 0}, now)
+        judge.take(host, run_events.Ready(port=0), now)
 
 
 def started(judge: Judge, now: float = 1.0) -> None:
     for host, ranks in RANKS.items():
         for rank in ranks:
-            judge.take(host, {"event": "rank", "rank": rank, "started": 7, "where": None}, now)
+            judge.take(host, run_events.RankStarted(rank, 7), now)
 
 
-def ends(judge: Judge, rank: int, how: dict, now: float) -> None:
+def ends(judge: Judge, rank: int, how: run_events.Exit, now: float) -> None:
     host = next(h for h, ranks in RANKS.items() if rank in ranks)
-    judge.take(host, {"event": "rank", "rank": rank, "ended": how, "tail": ""}, now)
+    judge.take(host, run_events.RankExited(rank, how), now)
 
 
 def up(**more: Any) -> Judge:
@@ -67,10 +66,10 @@ def up(**more: Any) -> Judge:
 
 def test_nothing_starts_before_every_host_is_ready() -> None:
     judge = Judge(run(), 0.0)
-    judge.take("a", {"event": "ready", "port": 0}, 0.0)
-    judge.take("b", {"event": "ready", "port": 0}, 0.0)
+    judge.take("a", run_events.Ready(port=0), 0.0)
+    judge.take("b", run_events.Ready(port=0), 0.0)
     assert taken(judge) == []
-    judge.take("c", {"event": "ready", "port": 0}, 0.0)
+    judge.take("c", run_events.Ready(port=0), 0.0)
     assert taken(judge) == [
         (host, hub_orders.Spawn(f"daemon{n}", ["start", host])) for n, host in enumerate("abc", 1)
     ]
@@ -81,22 +80,22 @@ def test_with_mpi_only_mpirun_is_started_and_daemons_where_it_wants_them() -> No
     ready(judge)
     assert taken(judge) == [("a", hub_orders.Spawn("mpirun", ["mpirun"]))]
     argv = ["-q", "-x", "b", "/p/bin//hydra_pmi_proxy", "--pgid", "0"]
-    judge.take("a", {"event": "launch", "key": 1, "argv": argv}, 0.0)
+    judge.take("a", run_events.Launch(key=1, argv=argv), 0.0)
     command = ["/p/bin/hydra_pmi_proxy", "--pgid", "0"]
     assert taken(judge) == [("b", hub_orders.Spawn("daemon1", command))]
-    judge.take("a", {"event": "unlaunch", "key": 1}, 1.0)
+    judge.take("a", run_events.Unlaunch(key=1), 1.0)
     assert taken(judge) == [("b", hub_orders.Kill("daemon1"))]
-    judge.take("b", {"event": "exited", "key": "daemon1", "code": 0}, 1.0)
+    judge.take("b", run_events.Exited(key="daemon1", code=0), 1.0)
     assert ("a", hub_orders.LaunchEnded(1, 0)) in taken(judge)
 
 
 @pytest.mark.parametrize("argv", [["-x", "b", "/bin/sh"], []])
 def test_another_launch_is_refused_and_told(argv: list[str]) -> None:
     judge = up(mpi=True)
-    judge.take("a", {"event": "launch", "key": 1, "argv": argv}, 0.0)
+    judge.take("a", run_events.Launch(key=1, argv=argv), 0.0)
     ((to, order),) = taken(judge)
     assert isinstance(order, hub_orders.LaunchRefused)
-    assert (to, order.key, facts(judge)) == ("a", 1, ["note"])
+    assert (to, order.key, facts(judge)) == ("a", 1, ["Noted"])
 
 
 def test_a_run_whose_ranks_all_end_well_is_over_with_mpirun() -> None:
@@ -106,10 +105,10 @@ def test_a_run_whose_ranks_all_end_well_is_over_with_mpirun() -> None:
     assert ("c", hub_orders.RankNoted(3)) in taken(judge)
     judge.tick(5.0)
     assert not judge.over
-    judge.take("a", {"event": "exited", "key": "mpirun", "code": 0}, 5.1)
+    judge.take("a", run_events.Exited(key="mpirun", code=0), 5.1)
     judge.tick(5.1)
     assert (judge.over, judge.is_success()) == ("ended", True)
-    assert facts(judge) == [*["rank"] * 4, "succeeded"]
+    assert facts(judge) == [*["RankExited"] * 4, "RanksSucceeded"]
 
 
 def test_after_a_failure_the_others_have_a_moment_and_are_not_told_to_go() -> None:
@@ -144,27 +143,27 @@ def test_ctrl_c_gives_time_and_the_second_one_none() -> None:
     assert not judge.over
     judge.ask_to_end("Ctrl-C", 10.0, 14.9)
     judge.tick(14.9)
-    assert (judge.over, facts(judge)) == ("ended", ["asked", "rank"])
+    assert (judge.over, facts(judge)) == ("ended", ["EndAsked", "RankExited"])
 
 
 def test_ipexctl_stop_asks_on_every_host_and_that_is_one_wish() -> None:
     judge = up()
     for host in RANKS:
-        judge.take(host, {"event": "stop", "by": "ann", "seconds": 5.0}, 5.0)
+        judge.take(host, run_events.StopAsked(by="ann", seconds=5.0), 5.0)
     judge.tick(9.9)
-    assert (judge.over, facts(judge)) == ("", ["asked"])
-    judge.take("b", {"event": "stop", "by": "ann", "seconds": 0.0}, 9.9)
+    assert (judge.over, facts(judge)) == ("", ["EndAsked"])
+    judge.take("b", run_events.StopAsked(by="ann", seconds=0.0), 9.9)
     judge.tick(9.9)
     assert judge.over
 
 
 def test_a_run_that_was_stopped_before_all_were_ready_does_not_start() -> None:
     judge = Judge(run(), 0.0)
-    judge.take("a", {"event": "ready", "port": 0}, 0.0)
+    judge.take("a", run_events.Ready(port=0), 0.0)
     judge.ask_to_end("Ctrl-C", 10.0, 1.0)
     taken(judge)
     for host in ("b", "c"):
-        judge.take(host, {"event": "ready", "port": 0}, 1.0)
+        judge.take(host, run_events.Ready(port=0), 1.0)
     judge.tick(1.0)
     assert (taken(judge), judge.over) == ([], "ended")
 
@@ -175,17 +174,16 @@ def test_the_time_limit_is_the_runs_own() -> None:
     assert facts(judge) == []
     judge.tick(60.1)
     judge.tick(61.0)
-    assert facts(judge) == ["timeout"]
+    assert facts(judge) == ["TimedOut"]
     judge.tick(70.2)
     assert judge.over
 
 
-@pytest.mark.parametrize("odd", [{}, {"event": "boom"}, {"event": "rank"}])
-def test_a_message_that_cannot_be_read_costs_its_host_and_not_the_hub(odd: dict) -> None:
+def test_a_message_that_no_host_sends_the_hub_costs_its_host_and_not_the_hub() -> None:
     judge = up()
-    judge.take("b", odd, 5.0)
-    assert [(f["event"], f.get("host")) for f in judge.facts] == [("lost", "b")]
-    judge.take("b", {"event": "rank", "rank": 2, "ended": WELL}, 5.0)
+    judge.take("b", run_events.Pong(), 5.0)
+    assert [(type(fact.event), fact.host) for fact in judge.facts] == [(run_events.HostLost, "b")]
+    judge.take("b", run_events.RankExited(2, WELL), 5.0)
     assert len(judge.facts) == 1  # it is not heard any more
     judge.tick(6.0)
     assert judge.over
@@ -214,10 +212,10 @@ def test_every_run_ends_and_none_with_a_failure_is_well(events: Any, mpi: bool) 
         elif kind == "ask":
             judge.ask_to_end("x", 10.0, now)
         elif kind == "mpirun":
-            judge.take("a", {"event": "exited", "key": "mpirun", "code": 1}, now)
+            judge.take("a", run_events.Exited(key="mpirun", code=1), now)
         else:
             host = next(h for h, ranks in RANKS.items() if what in ranks)
-            judge.take(host, {"event": "frozen", "rank": what, "seconds": 30}, now)
+            judge.take(host, run_events.RankFrozen(rank=what, seconds=30), now)
         judge.tick(now)
     failed = any(not well for well in judge.ended.values())
     assert not (failed and judge.is_success())
@@ -228,7 +226,7 @@ def test_every_run_ends_and_none_with_a_failure_is_well(events: Any, mpi: bool) 
 
 def launch(judge: Judge, key: int, host: str) -> None:
     argv = ["-q", "-x", host, "/p/bin//hydra_pmi_proxy", "--usize", "-1"]
-    judge.take("a", {"event": "launch", "key": key, "argv": argv}, 0.5)
+    judge.take("a", run_events.Launch(key=key, argv=argv), 0.5)
 
 
 def test_a_process_of_mpi_that_was_killed_is_named_though_mpirun_says_nothing() -> None:
@@ -237,15 +235,13 @@ def test_a_process_of_mpi_that_was_killed_is_named_though_mpirun_says_nothing() 
     ready(judge)
     launch(judge, 1, "b")
     started(judge)
-    judge.take("a", {"event": "unlaunch", "key": 1}, 5.0)
-    judge.take("b", {"event": "exited", "key": "daemon1", "code": -9, "asked": True}, 5.1)
+    judge.take("a", run_events.Unlaunch(key=1), 5.0)
+    judge.take("b", run_events.Exited(key="daemon1", code=-9, asked=True), 5.1)
     judge.tick(5.2)
-    assert facts(judge)[-1] != "program"
+    assert facts(judge)[-1] != "ProgramEnded"
     judge.tick(9.0)
-    assert (judge.facts[-1]["event"], judge.facts[-1]["who"]) == (
-        "program",
-        "a process of MPI on a",
-    )
+    event = judge.facts[-1].event
+    assert isinstance(event, run_events.ProgramEnded) and event.who == "a process of MPI on a"
     assert judge.over
 
 
@@ -254,9 +250,9 @@ def test_a_wrapper_that_vanished_waits_for_mpirun_which_may_have_been_killed() -
     ready(judge)
     started(judge)
     for rank in range(4):
-        ends(judge, rank, {"code": None, "signal": None, "lost": True}, 5.0)
+        ends(judge, rank, run_events.Exit(None, lost=True), 5.0)
     judge.tick(5.1)
     assert not judge.over
-    judge.take("a", {"event": "exited", "key": "mpirun", "code": 137}, 5.5)
+    judge.take("a", run_events.Exited(key="mpirun", code=137), 5.5)
     judge.tick(5.6)
-    assert (judge.over, facts(judge)[-1]) == ("ended", "program")
+    assert (judge.over, facts(judge)[-1]) == ("ended", "ProgramEnded")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.run_events import RankExited
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import notifier, rank_sockets, run_list
 from ipexctl.remote.run.supervisor import Supervisor
@@ -51,7 +52,8 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
         journal.read_journal_bytes(journal.path_of(supervisor.dir, "a"))
     )
     (own,) = run_list.summarize_journal(records)["own"] or [None]
-    return own and (own["rank"], own["ended"]), [e["ended"] for e in told if "ended" in e]
+    exits = [event.ended.document() for event in told if isinstance(event, RankExited)]
+    return own and (own["event"]["rank"], own["event"]["ended"]), exits
 
 
 @pytest.mark.parametrize("how", [FAILED, KILLED])
@@ -62,7 +64,7 @@ def test_a_rank_that_failed_before_the_end_is_reported_also_after_it(
     supervisor.stop("ended")
     failed, told = ends(supervisor, message)
     assert failed == (0, told[0])
-    assert told[0]["signal"] == how["signal"]
+    assert told[0].get("signal") == how["signal"]
 
 
 @pytest.mark.parametrize("how", [FAILED, KILLED])

@@ -17,8 +17,10 @@ from ipexctl.common.attempt_record import (
     RecordLine,
     RunEnded,
 )
+from ipexctl.common.journal_records import FactNoted, RunBegan, WrittenRecord
 from ipexctl.common.keeper_messages import BeginPart, PartFailed
 from ipexctl.common.root_paths import run_id_of
+from ipexctl.common.run_events import Begun, Exit, Fact, HostLost, RankExited
 from ipexctl.errors import InputError
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.restart.keeper import Keeper
@@ -36,10 +38,8 @@ from tests.made import start_order
 RUN = "20260101-000000-000001"
 HOSTS = ["a", "b", "c"]
 SILENT = "no message from it for 30 s"
-LOST = {"fact": {"event": "lost", "host": "a", "why": SILENT}, "at": 40.0}
-FAILED = {
-    "fact": {"event": "rank", "host": "b", "rank": 1, "ended": {"code": 3}, "tail": ""}, "at": 9.0,
-}  # fmt: skip
+LOST = WrittenRecord(FactNoted(Fact(HostLost(SILENT), "a")), 40.0)
+FAILED = WrittenRecord(FactNoted(Fact(RankExited(1, Exit(3)), "b")), 9.0)
 FULL = "d: not enough disk space in /home: 1 MB is needed"
 
 
@@ -70,11 +70,12 @@ RAN_LATER = [*FIRST, begins(2, "b", "c", "d"), AttemptRuns(2), ended(2, "c: lost
 
 
 def report(
-    host: str, *journal: dict[str, Any], record: Sequence[RecordLine] = (), number: int = 1,
+    host: str, *journal: WrittenRecord, record: Sequence[RecordLine] = (), number: int = 1,
     **more: Any,
 ) -> RunOnHost:  # fmt: skip
-    about = {"about": {"hosts": HOSTS, "ranks": 3, "command": "t.py"}, "version": 1, "began": 1.0}
-    summary = run_list.summarize_journal([about, {"fact": {"event": "go"}}, *journal])
+    about = RunBegan(1, {"hosts": HOSTS, "ranks": 3, "command": "t.py"}, 1.0)
+    first = [WrittenRecord(about), WrittenRecord(FactNoted(Fact(Begun())))]
+    summary = run_list.summarize_journal([*first, *journal])
     run_id = run_id_of(RUN, number)
     recorded = run_list.summarize_attempts([*record], run_id)
     raw = {**summary, **recorded, "run": run_id, "host": host, **more}

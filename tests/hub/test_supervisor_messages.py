@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common import frames, hub_orders, watch_orders
+from ipexctl.common import frames, hub_orders, run_events, watch_orders
 from ipexctl.common.copy_messages import (
     CopierEnded,
     CopierEvent,
@@ -24,11 +24,9 @@ from ipexctl.remote.run.watchers import Watchers
 from tests.hub.test_judge import run
 from tests.link.links import KEYS
 
-Documents = list[dict[str, Any]]
 
-
-def make_hub() -> tuple[Hub, Documents]:
-    noted: Documents = []
+def make_hub() -> tuple[Hub, list[run_events.Fact]]:
+    noted = list[run_events.Fact]()
     supervisor: Any = SimpleNamespace(note_facts=noted.extend, plan=SimpleNamespace(keys={}))
     return Hub(supervisor, run()), noted
 
@@ -40,11 +38,12 @@ def test_the_hub_passes_what_copiers_report_to_the_part_that_publishes() -> None
         CopierNote("slow"), CopierEnded(),
     ]  # fmt: skip
     for message in messages:
-        hub.take_report("b", message.document(), 1.0)
+        hub.take("b", run_events.CopierReported(message).document())
+        hub.take_report(*hub.inbox.get(), 1.0)
     assert hub.checkpoints.places == {"b": ("a", 7)} and noted == []
     told = [(host, order.order.name) for host, order in hub.checkpoints.orders]  # type: ignore[attr-defined]
     assert told == [("a", "c-1"), ("c", "c-1")]
-    assert any("b: slow" in fact["text"] for fact in hub.checkpoints.facts)
+    assert any("b: slow" in str(fact.event) for fact in hub.checkpoints.facts)
     assert hub.judge.facts == [] and hub.judge.orders == []
 
 
@@ -67,12 +66,41 @@ def test_an_invalid_report_of_a_copier_is_noted_and_the_run_goes_on(
     document: dict[str, Any], why: str
 ) -> None:
     hub, noted = make_hub()
-    hub.take_report("b", document, 1.0)
+    hub.take("b", {"kind": "CopierReported", "event": document})
+    hub.take_report(*hub.inbox.get(), 1.0)
     (fact,) = noted
-    assert fact["text"].startswith("checkpoints: b sent an invalid message (") and why in str(fact)
+    assert isinstance(fact.event, run_events.Noted) and why in fact.event.text
+    assert fact.event.text.startswith("checkpoints: b sent an invalid message (")
     assert hub.checkpoints.orders == [] and not hub.judge.over and not hub.over_sent
-    hub.take_report("b", FOUND, 2.0)
+    hub.take("b", {"kind": "CopierReported", "event": FOUND})
+    hub.take_report(*hub.inbox.get(), 2.0)
     assert len(hub.checkpoints.orders) == 2 and noted == [fact]
+
+
+ENDED = {"kind": "RankExited", "rank": 2, "ended": {"code": 0}, "tail": ""}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {**ENDED, "kind": "Later"}, {**ENDED, "kind": "Spawn"}, {**ENDED, "kind": None},
+        {**ENDED, "rank": "2"}, {**ENDED, "ended": 0}, {**ENDED, "ended": {"code": "0"}},
+        {**ENDED, "ended": {}}, {"kind": "RankExited"}, {"kind": "Ready", "port": None},
+        {"kind": "Begun", "plan": None}, {}, [], 7, None,
+    ],
+)  # fmt: skip
+def test_a_report_that_cannot_be_read_costs_its_host_and_not_the_hub(document: Any) -> None:
+    hub, noted = make_hub()
+    hub.take("b", document)
+    hub.take_report(*hub.inbox.get(), 1.0)
+    assert noted == []
+    (fact,) = hub.judge.facts
+    assert fact.host == "b" and fact.event == run_events.HostLost(
+        "the host sent an invalid message"
+    )
+    hub.take("b", ENDED)
+    hub.take_report(*hub.inbox.get(), 1.0)
+    assert hub.judge.facts == [fact]  # it is not heard any more
 
 
 def make_spoke() -> tuple[HubSpoke, list[Any], list[str]]:
@@ -87,7 +115,7 @@ def make_spoke() -> tuple[HubSpoke, list[Any], list[str]]:
 
 ORDERS: list[hub_orders.HostOrder] = [
     hub_orders.Spawn("daemon1", ["proxy"]), hub_orders.TellCopier(SeekPart("c-1")),
-    hub_orders.Stop(), hub_orders.Note([{"event": "go"}]),
+    hub_orders.Stop(), hub_orders.Note([run_events.Fact(run_events.Begun())]),
 ]  # fmt: skip
 
 

@@ -12,6 +12,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.common.attempt_record import FurtherAttempt
+from ipexctl.common.journal_records import (
+    FactNoted,
+    JournalRecord,
+    OwnRankEnded,
+    OwnRankStarted,
+    RanksSignalled,
+    ResultNoted,
+    RunBegan,
+    WrittenRecord,
+)
+from ipexctl.common.run_events import (
+    Abandoned,
+    Begun,
+    Broken,
+    EndAsked,
+    Exit,
+    Fact,
+    HostLost,
+    Noted,
+    Over,
+    ProgramEnded,
+    RankExited,
+    RankFrozen,
+    RankRefused,
+    RanksSucceeded,
+    TimedOut,
+)
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.run.jobs import ps
@@ -19,7 +46,7 @@ from ipexctl.run.outcome import listed_runs, verdict
 from ipexctl.run.outcome.listed_runs import About, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
 
-ABOUT = {"about": {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, "version": 1, "began": 1.0}
+ABOUT = RunBegan(1, {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, 1.0)
 GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
 WORKER_GONE = (
     "Traceback (most recent call last):\n"
@@ -37,26 +64,26 @@ HIDDEN = (
 MANY = 20 * "a frame of C++ that is long, and another one\n"
 
 
-def rank(number: int, tail: str = "", **how: Any) -> dict[str, Any]:
-    said = {"event": "rank", "host": "ab"[number], "rank": number, "tail": tail}
-    return {**said, "ended": {"code": None, "signal": None, **how}}
+def rank(number: int, tail: str = "", **how: Any) -> Fact:
+    end = Exit(**{"code": None, **how})
+    return Fact(RankExited(number, end, tail), "ab"[number])
 
 
-def program(code: int, *, killed: bool = False) -> dict[str, Any]:
-    said = {"event": "program", "host": "a", "who": "mpirun", "code": code, "killed": killed}
-    return {**said, "said": "", "up": 2, "alive": 1}
+def program(code: int | None, *, killed: bool = False, who: str = "mpirun") -> Fact:
+    return Fact(ProgramEnded(who, code, killed, "", 2, 1), "a")
 
 
-LOST = {"event": "lost", "host": "b", "why": "b: no message from it for 30 s"}
-ASKED = {"event": "asked", "by": "Ctrl-C", "seconds": 10}
-TIME = {"event": "timeout", "seconds": 60}
-WELL = {"event": "over", "why": "ended", "well": True}
-OVER = {"event": "over", "why": "ended", "well": False}
-ALONE = {"event": "abandoned", "host": "a", "why": "no message from ipexctl for 30 s"}
-FROZEN = {"event": "frozen", "host": "b", "rank": 1, "seconds": 31}
-BROKEN = {"event": "broken", "host": "b", "what": "no disk"}
-REFUSED = {"event": "rank", "host": "b", "refused": "rank 7 is not in the plan"}
-NOTE = {"event": "note", "text": "odd"}
+LOST = Fact(HostLost("b: no message from it for 30 s"), "b")
+ASKED = Fact(EndAsked("Ctrl-C", 10))
+TIME = Fact(TimedOut(60))
+WELL = Fact(Over("ended", True))
+OVER = Fact(Over("ended", False))
+ALONE = Fact(Abandoned("no message from ipexctl for 30 s"), "a")
+FROZEN = Fact(RankFrozen(1, 31), "b")
+BROKEN = Fact(Broken("no disk"), "b")
+REFUSED = Fact(RankRefused("rank 7 is not in the plan"), "b")
+NOTE = Fact(Noted("odd"))
+NOT_TOGETHER = {"exit_code": 125, "ended_by": "not-together", "cause": "c"}
 
 FACTS = [LOST, ASKED, TIME, WELL, OVER, ALONE, FROZEN, BROKEN, REFUSED, NOTE,
          program(1), program(-9, killed=True), rank(0, code=0),
@@ -64,20 +91,27 @@ FACTS = [LOST, ASKED, TIME, WELL, OVER, ALONE, FROZEN, BROKEN, REFUSED, NOTE,
            for how in ({"code": 1}, {"code": 3}, {"signal": 9}, {"lost": True}))]  # fmt: skip
 
 
-def live(facts: list[dict[str, Any]]) -> Verdict | None:
+def live(facts: list[Fact]) -> Verdict | None:
     """As a session hears it."""
-    read = [fact for raw in facts if (fact := verdict.read_fact(raw))]
+    read = [fact for one in facts if (fact := verdict.read_fact(one.document()))]
+    assert len(read) == len(facts)
     return verdict.decide_verdict([fact for fact in read if fact.is_decisive], 2, known_failures)
 
 
-def part(name: str, *records: dict[str, Any], alive: bool = False, target: str = "") -> RunOnHost:
-    said = run_list.summarize_journal([ABOUT, {"fact": {"event": "go"}}, *records])
+def part(
+    name: str, *records: JournalRecord | WrittenRecord, alive: bool = False, target: str = ""
+) -> RunOnHost:
+    written = [
+        record if isinstance(record, WrittenRecord) else WrittenRecord(record)
+        for record in (ABOUT, FactNoted(Fact(Begun())), *records)
+    ]
+    said = run_list.summarize_journal(written)
     raw = {**said, "run": "20260101-000000-000001", "host": name, "alive": alive}
     return listed_runs.read_on_host(target or name, raw, known_failures)
 
 
-def kept(facts: list[dict[str, Any]]) -> Verdict | None:
-    (run,) = listed_runs.merge_runs([part("a", *({"fact": fact} for fact in facts))])
+def kept(facts: list[Fact]) -> Verdict | None:
+    (run,) = listed_runs.merge_runs([part("a", *map(FactNoted, facts))])
     return run.verdict
 
 
@@ -112,7 +146,7 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
          "mpirun ended with code 137 (SIGKILL) while 1 of 2 ranks were running"),
         ([rank(1, lost=True), program(9), rank(0, lost=True)], 137, "rank-failed",
          "rank 1 on b was killed"),
-        ([{**program(0, killed=True), "code": None, "who": "a process of MPI on a"}], 122, "mpirun",
+        ([program(None, killed=True, who="a process of MPI on a")], 122, "mpirun",
          "a process of MPI on a was killed or gave up while 1 of 2 ranks were running"),
         ([TIME, rank(0, signal=2)], 124, "timeout", "the run took longer than --timeout 60"),
         ([ASKED, rank(0, signal=2), OVER], 130, "interrupted", "stopped by Ctrl-C"),
@@ -125,7 +159,7 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
     ],
 )  # fmt: skip
 def test_the_first_thing_that_ends_a_run_decides(
-    facts: list[dict[str, Any]], code: int, ended_by: str, cause: str
+    facts: list[Fact], code: int, ended_by: str, cause: str
 ) -> None:
     found = live(facts)
     assert found and (found.exit_code, found.ended_by, found.cause) == (code, ended_by, cause)
@@ -154,7 +188,7 @@ def test_a_run_that_ends_before_its_ranks_and_without_a_reason_was_ended_by_mpir
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(FACTS), max_size=8))
 def test_whoever_watches_and_whoever_asks_later_get_one_verdict(
-    facts: list[dict[str, Any]],
+    facts: list[Fact],
 ) -> None:
     seen = live(facts)
     assert kept(facts) == seen or (seen is None and kept(facts).ended_by == "unknown")
@@ -164,30 +198,31 @@ def test_whoever_watches_and_whoever_asks_later_get_one_verdict(
     ("records", "state", "code", "ended_by"),
     [
         ([], ListedState.LOST, 121, "unknown"),  # power was cut
-        ([{"ended": 1, "how": {"code": 3, "signal": None}}], ListedState.FAILED, 3, "rank-failed"),
-        ([{"asked": "ann (ipexctl stop)"}], ListedState.STOPPED, 130, "interrupted"),
-        ([{"fact": ALONE}], ListedState.FAILED, 121, "controller-lost"),
-        ([{"fact": LOST}], ListedState.FAILED, 121, "host-lost"),
-        ([{"result": {"exit_code": 125, "ended_by": "not-together", "cause": "c"}}, {"fact": WELL}],
+        ([OwnRankEnded(1, Exit(3))], ListedState.FAILED, 3, "rank-failed"),
+        ([RanksSignalled("ann (ipexctl stop)")], ListedState.STOPPED, 130, "interrupted"),
+        ([FactNoted(ALONE)], ListedState.FAILED, 121, "controller-lost"),
+        ([FactNoted(LOST)], ListedState.FAILED, 121, "host-lost"),
+        ([ResultNoted(NOT_TOGETHER), FactNoted(WELL)],
          ListedState.FAILED, 125, "not-together"),
     ],
 )  # fmt: skip
 def test_every_run_that_has_ended_has_a_state_and_a_code(
-    records: list[dict[str, Any]], state: ListedState, code: int, ended_by: str
+    records: list[JournalRecord], state: ListedState, code: int, ended_by: str
 ) -> None:
     (run,) = listed_runs.merge_runs([part("a", *records)])
     assert run.verdict
     assert (run.state, run.exit_code, run.verdict.ended_by) == (state, code, ended_by)
 
 
-def lost(host: str, why: str, at: float) -> dict[str, Any]:
-    return {"fact": {"event": "lost", "host": host, "why": why}, "at": at}
+def lost(host: str, why: str, at: float) -> WrittenRecord:
+    return WrittenRecord(FactNoted(Fact(HostLost(why), host)), at)
 
 
 SILENT = "no message from it for 10 s"
 KILLED = "the supervisor of the run was killed (signal 9)"
 FROZE = "it was frozen for 40 s"
-PIPE = {"fact": {**program(141), "host": "a"}, "at": 50.0}
+PIPE = WrittenRecord(FactNoted(program(141)), 50.0)
+FAILED = WrittenRecord(FactNoted(rank(1, code=3)), 5.0)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
@@ -212,12 +247,12 @@ PIPE = {"fact": {**program(141), "host": "a"}, "at": 50.0}
         ([lost("a", KILLED, 5), lost("a", SILENT, 7), lost("a", SILENT, 7)],
          f"a was lost: {KILLED}", 7),
         # a rank failed, then the hub's host lost its power before the others knew
-        ([{"fact": rank(1, code=3), "at": 5}, lost("a", SILENT, 35), lost("a", SILENT, 35)],
+        ([FAILED, lost("a", SILENT, 35), lost("a", SILENT, 35)],
          "rank 1 on b exited with code 3", 5),
     ],
 )  # fmt: skip
 def test_the_first_fact_of_a_run_stays_its_cause(
-    noted: list[dict[str, Any]], cause: str, seconds: float, order: Any
+    noted: list[WrittenRecord], cause: str, seconds: float, order: Any
 ) -> None:
     parts = [part(name, record) for name, record in zip("abc", noted, strict=True)]
     (run,) = listed_runs.merge_runs([parts[i] for i in order])
@@ -231,12 +266,12 @@ def test_the_first_fact_of_a_run_stays_its_cause(
         ([lost("b", SILENT, 12), lost("a", SILENT, 12), lost("a", SILENT, 12)],
          f"b was lost: {SILENT}"),
         ([lost("a", SILENT, 12), lost("a", SILENT, 12), lost("a", SILENT, 12)], "b: lost"),
-        ([{}, {}, {}], "b: lost"),
-        ([{"fact": rank(1, code=3), "at": 5}] * 3, "rank 1 on b exited with code 3"),
+        ([WrittenRecord(FactNoted(NOTE))] * 3, "b: lost"),
+        ([FAILED] * 3, "rank 1 on b exited with code 3"),
     ],
 )  # fmt: skip
 def test_the_record_of_the_run_says_which_host_was_lost(
-    noted: list[dict[str, Any]], cause: str
+    noted: list[WrittenRecord], cause: str
 ) -> None:
     parts = [part(name, one) for name, one in zip("abc", noted, strict=True)]
     (run,) = listed_runs.merge_runs(replace(one, lost=("b",)) for one in parts)
@@ -296,9 +331,9 @@ def test_a_run_whose_hosts_here_were_cut_off_is_lost_unless_one_knows_that_it_is
 
 def test_what_the_command_of_the_run_said_stays_its_cause() -> None:
     """Also where its hosts note another one later: its hub, once its guardian has killed it."""
-    late = {"event": "lost", "host": "a", "why": "the supervisor of the run was killed (signal 9)"}
+    late = Fact(HostLost(KILLED), "a")
     said = {"exit_code": 121, "ended_by": "host-lost", "cause": "a was lost: no message for 4 s"}
-    (run,) = listed_runs.merge_runs([part("a", {"fact": late}), part("b", {"result": said})])
+    (run,) = listed_runs.merge_runs([part("a", FactNoted(late)), part("b", ResultNoted(said))])
     assert run.verdict
     assert (run.exit_code, run.cause, run.verdict.lost) == (121, said["cause"], "a")
 
@@ -306,7 +341,7 @@ def test_what_the_command_of_the_run_said_stays_its_cause() -> None:
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
 def test_of_hosts_that_share_their_home_only_the_one_that_runs_it_counts(order: Any) -> None:
     """All of them report its journal, and only there is its supervisor seen."""
-    started = {"started": 0}
+    started = OwnRankStarted(0)
     parts = [part("a", started, target=host, alive=host == "a") for host in ("a", "h5", "h6")]
     (run,) = listed_runs.merge_runs([parts[i] for i in order])
     assert (run.state, run.alive, run.started) == (ListedState.RUNNING, ("a",), 1)
@@ -316,5 +351,5 @@ def test_of_hosts_that_share_their_home_only_the_one_that_runs_it_counts(order: 
 
 
 def test_a_run_whose_ranks_have_all_ended_with_0_is_done_whatever_is_lost_then() -> None:
-    found = live([rank(0, code=0), rank(1, code=0), {"event": "succeeded"}, LOST, OVER])
+    found = live([rank(0, code=0), rank(1, code=0), Fact(RanksSucceeded()), LOST, OVER])
     assert found and (found.exit_code, found.ended_by) == (0, "ranks")

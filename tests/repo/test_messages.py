@@ -19,23 +19,28 @@ from ipexctl.common import (
     attempt_record,
     checkpoint_reports,
     copy_messages,
+    exchange_report,
     hub_orders,
+    journal_records,
     keeper_messages,
     restart_plan,
     run_events,
     run_orders,
+    supervisor_messages,
     watch_orders,
 )
 from ipexctl.common.message import PLAIN, Message, Variant, has_type, kinds, split_outside_brackets
 from ipexctl.remote.checkpoints.copy_worker import Worker
 from ipexctl.remote.checkpoints.publication import Publication
+from ipexctl.remote.hub.judge import Judge
 from tests.speed.test_compress import orders
 from tools.message_page import kinds_in
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
-    keeper_messages, attempt_record, copy_messages,
+    keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
+    supervisor_messages,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]
@@ -108,7 +113,7 @@ def test_messages_in_messages_are_read_and_written() -> None:
     end = run_events.RankExited(2, run_events.Exit(1, hints=("oom",)), "text")
     document = end.document()
     assert document["ended"] == {"code": 1, "hints": ["oom"]}
-    read = run_events.read_run_event(document)
+    read = run_events.Event.read(document)
     assert isinstance(read, run_events.RankExited) and read.ended.code == 1
     host = run_orders.HostOfRun("a", "a", "/p", "e", "/p/bin", [0, 1], [], "a")
     order = run_orders.HubOrder([host], [], None, None, 45.0, "note", 10.0, False, "a")
@@ -274,13 +279,27 @@ def test_the_type_of_a_field_is_declared_before_it(kind: type[Message]) -> None:
         assert unknown == inner, f"{name}: {type_}"
 
 
-TABLES = {Worker: copy_messages.CopyOrder, Publication: copy_messages.CopierEvent}
+# what the hub hands on, what it concludes itself, and what only commands that watch get
+NOT_JUDGED = {
+    run_events.Swept, run_events.CopierReported,
+    run_events.Begun, run_events.HostLost, run_events.Broken, run_events.ProgramEnded,
+    run_events.Stalled, run_events.Moving, run_events.TimedOut, run_events.EndAsked,
+    run_events.Abandoned, run_events.Noted, run_events.Checkpoint, run_events.RanksSucceeded,
+    run_events.Over,
+    run_events.Sample, run_events.RanksLooked, run_events.Exchanged, run_events.LogPart,
+    run_events.LogSizes, run_events.Pong,
+}  # fmt: skip
+TABLES = {
+    Worker: {*copy_messages.CopyOrder.variants.values()},
+    Publication: {*copy_messages.CopierEvent.variants.values()},
+    Judge: {*run_events.Event.variants.values()} - NOT_JUDGED,
+}
 
 
 @pytest.mark.parametrize("handler", TABLES, ids=lambda handler: handler.__name__)
 def test_each_message_of_a_family_has_a_handler_that_takes_it(handler: Any) -> None:
     table = handler.HANDLERS
-    assert {*table} == {*TABLES[handler].variants.values()}
+    assert {*table} == TABLES[handler]
     for kind, method in table.items():
         assert getattr(handler, method.__name__) is method
         assert kind in method.__annotations__.values(), method

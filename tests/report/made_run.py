@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ipexctl.common.journal_records import InputsNoted, PartEnded, WrittenRecord
+from ipexctl.common.run_events import Begun, Event, Exit, RankExited, RankStarted
 from ipexctl.report.comparison.recorded_inputs import RunRecord
 from ipexctl.report.comparison.run_difference import Difference, RunComparison
 from ipexctl.report.material import host_record
@@ -14,6 +16,7 @@ from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.pace.run_speed import Counted, measure_speed
 from ipexctl.run.plan.launch import LaunchPlan
+from tests.made import noted, written
 
 EVERY = 2.5  # seconds between two samples
 
@@ -65,7 +68,7 @@ def plan(hosts: int, ppn: int, threads: int = 4) -> dict[str, Any]:
 
 def record(
     host: int, hosts: int, ppn: int, *, seconds: float = 60.0, busy: float = 3.0, tail: str = "",
-    facts: tuple[tuple[float, dict[str, Any]], ...] = (), ended: bool = True, began: float = 1000.0,
+    facts: tuple[tuple[float, Event], ...] = (), ended: bool = True, began: float = 1000.0,
 ) -> HostRecord:  # fmt: skip
     """As the host sends it. `busy`: CPUs that each of its ranks keeps busy, of 4."""
     own = range(host * ppn, (host + 1) * ppn)
@@ -77,19 +80,17 @@ def record(
         "variables": {"OMP_NUM_THREADS": "4", "TOKEN": "****"},
         "reasons": {"OMP_NUM_THREADS": "a thread for each core"},
     }
-    records: list[dict[str, Any]] = [{"inputs": inputs, "at": 0.0}]
-    records.append({"fact": {"plan": plan(hosts, ppn)}, "at": 0.0})
+    records = written(InputsNoted(inputs), noted(Begun(plan(hosts, ppn))))
     name = names(hosts)
     for rank in range(hosts * ppn):
         where = {"cpus": list(range((rank % ppn) * 4, (rank % ppn) * 4 + 4))}
-        started = {"event": "rank", "rank": rank, "host": name[rank // ppn], "started": 100 + rank}
-        records.append({"fact": {**started, "where": where}, "at": 0.5})
-    records += [{"fact": fact, "at": at} for at, fact in facts]
+        started = RankStarted(rank, 100 + rank, where)
+        records += written(noted(started, name[rank // ppn]), at=0.5)
+    records += [WrittenRecord(noted(event), at) for at, event in facts]
     for rank in range(hosts * ppn) if ended else ():
-        how = {"code": 1 if tail else 0, "signal": None, "lost": False}
-        end = {"event": "rank", "rank": rank, "host": name[rank // ppn], "ended": how, "tail": tail}
-        records.append({"fact": end, "at": seconds - 0.5})
-    records += [{"over": "ended", "at": seconds}] if ended else []
+        end = RankExited(rank, Exit(1 if tail else 0), tail)
+        records += written(noted(end, name[rank // ppn]), at=seconds - 0.5)
+    records += written(PartEnded("ended", 0), at=seconds) if ended else []
     samples = [
         {
             "at": at, "cpu": 0.7, "used": 3e9, "net": 2e6,
@@ -97,7 +98,8 @@ def record(
         }
         for at in (EVERY * n for n in range(1, int(seconds / EVERY)))
     ]  # fmt: skip
-    raw = {"began": began, "records": records, "samples": samples}
+    documents = [record.document() for record in records]
+    raw = {"began": began, "records": documents, "samples": samples}
     return host_record.read_host_record(name[host], raw)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ipexctl.base.secret_mask import SecretMask
+from ipexctl.common.journal_records import InputsNoted, JournalRecord, PartEnded
+from ipexctl.common.run_events import Exit, Moving, RankExited, RankStarted, Stalled
 from ipexctl.report import run_report
 from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import Difference
@@ -20,6 +22,7 @@ from ipexctl.report.report_document import LONGEST, report_document
 from ipexctl.report.sections import timeline
 from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState, RunOnHost
+from tests.made import noted, written
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 
@@ -27,6 +30,10 @@ from tests.report.made_run import attempt, made, material
 def recorded(**inputs: Any) -> Attempt:
     first, second = attempt(made()).records
     return Attempt(made(), (replace(first, of_run=RunInputs(**inputs)), second))
+
+
+def recorded_documents(*records: JournalRecord) -> dict[str, Any]:
+    return {"records": [one.document() for one in written(*records)]}
 
 
 def cards(found: dict) -> dict[str, str]:
@@ -193,7 +200,7 @@ def test_numbers_that_no_axis_can_hold():
 def test_the_environment_is_what_the_run_recorded(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     packages = {"torch": "2.13.0+cpu", "impi-rt": "2021.18.1"}
-    raw = {"records": [{"inputs": {"environment": "abc", "packages": packages}}]}
+    raw = recorded_documents(InputsNoted({"environment": "abc", "packages": packages}))
     of = Attempt(made(), (host_record.read_host_record("node01", raw),))
     found = dict(run_report._recorded_environment(of))
     assert found["PyTorch"] == "2.13.0+cpu" and found["MPI"].endswith("2021.18.1")
@@ -233,7 +240,7 @@ def test_the_other_run_is_called_by_its_name():
 
 
 def test_stalls_lie_over_the_training():
-    stall = ((30.0, {"event": "stalled", "seconds": 10.0}), (40.0, {"event": "moving"}))
+    stall = ((30.0, Stalled(10.0, 1)), (40.0, Moving()))
     found = report_document(material(attempt(made(), facts=stall)))
     assert ["stall", 20.0, 40.0] in found["timeline"]["lanes"][0]["spans"]
 
@@ -253,7 +260,7 @@ def test_findings_of_the_preflight():
     found = report_document(material(recorded(findings=(row,))))
     assert found["findings"] == [list(row)]
     assert report_document(material(attempt(made())))["findings"] is None
-    raw = {"records": [{"inputs": {"packages": {}, "findings": [list(row), ["x"], 5]}}]}
+    raw = recorded_documents(InputsNoted({"packages": {}, "findings": [list(row), ["x"], 5]}))
     read = host_record.read_host_record("n", raw)
     assert read.of_run and read.of_run.findings == (row,)
 
@@ -280,10 +287,25 @@ def test_many_ranks_and_steps_are_few_numbers():
     assert len(heat["rows"]) == 64 and heat["text"].startswith("most: rank 17 with")
 
 
+def odd_fact(event: Any, **more: Any) -> dict[str, Any]:
+    return {"record": {"kind": "FactNoted", "fact": {"event": event}}, "at": 1.0, **more}
+
+
 @pytest.mark.parametrize(
     "raw",
-    [{}, {"records": 3, "samples": [1, {"at": "x"}]}, {"records": [{"fact": {"rank": True}}]}],
-)
+    [
+        {}, {"records": 3, "samples": [1, {"at": "x"}]},
+        {"records": [3, {}, {"record": 3}, {"record": {}, "at": 1.0}]},
+        {"records": [{"record": {"kind": "PartEnded", "why": "x", "survivors": "0"}, "at": 1.0}]},
+        {"records": [{"record": PartEnded("x", 0).document(), "at": "x"}]},
+        {"records": [{"record": PartEnded("x", 0).document(), "at": 1e99}]},
+        {"records": [{"record": {"kind": "Moon"}, "at": 1.0}]},
+        {"records": [{"record": Moving().document(), "at": 1.0}]},  # an event is no record
+        {"records": [odd_fact(PartEnded("x", 0).document())]},  # and no record is an event
+        {"records": [odd_fact(3), odd_fact({"kind": "Moon"}), odd_fact({"kind": "RankStarted"})]},
+        {"records": [odd_fact({"kind": "RankStarted", "rank": True, "started": 1})]},
+    ],
+)  # fmt: skip
 def test_odd_words_of_a_host(raw):
     found = host_record.read_host_record("n", raw)
     assert found == host_record.HostRecord("n")
@@ -292,22 +314,25 @@ def test_odd_words_of_a_host(raw):
 def test_odd_samples_and_facts_are_left_out():
     raw = {
         "began": float("nan"),
-        "records": [
-            {
-                "inputs": {
+        **recorded_documents(
+            InputsNoted(
+                {
                     "sockets": [[0, None, [["x"], [1, True]]], 5],
                     "variables": {"A": 1},
                     "reasons": 5,
                 }
-            },
-            {"fact": {"rank": 1, "where": {"cpus": [1, -1]}}, "at": 1e99},
-        ],
+            ),
+            noted(RankStarted(0, 100, where=[0])),
+            noted(RankStarted(1, 101, where={"cpus": [1, -1]})),
+            noted(RankExited(1, Exit("0"))),
+        ),
         "samples": [{"at": 1, "cpu": -3, "ranks": {"x": [1], "0": ["a"], "1": [1.5]}}],
     }
     found = host_record.read_host_record("n", raw)
     assert found.began == 0.0 and found.inputs
     assert found.inputs.sockets == ((0, None, ((1,),)),)
-    assert found.inputs.variables == () and found.places == ((1, (1,)),)
+    assert found.inputs.variables == () and found.places == ((0, ()), (1, (1,)))
+    assert found.starts == ((0, 0.0), (1, 0.0)) and found.ends == ()
     assert [r.rank for r in found.samples[0].ranks] == [1] and found.samples[0].cpu is None
 
 

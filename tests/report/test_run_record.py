@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+from ipexctl.common.journal_records import InputsNoted, LookNoted, RunBegan, WrittenRecord
 from ipexctl.common.run_events import Sample
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.remote.run_files import journal, run_folders
 from ipexctl.report.material import host_record
 
-SAMPLE = Sample(0.51234, 123456, ranks={"3": 1.234})
+SAMPLE = Sample(0.51234, 123456, ranks={3: 1.234})
+INPUTS = InputsNoted({"packages": {}, "environment": "abc"})
 
 
 def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
@@ -31,18 +33,17 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     assert len(Path(path).read_text().splitlines()) <= 20
     kept = journal.create_journal(str(folder), "n")
     for record in (
-        {"about": {}, "began": 5.0},
-        {"inputs": {"packages": {}, "environment": "abc"}},
-        {"look": 1},
+        RunBegan(journal.VERSION, {}, began=5.0),
+        INPUTS,
+        LookNoted(1, None, 0.0),
     ):
         kept.add(record)
     assert journal.list_journal_hosts(str(folder)) == ["n"]
     asked = {"root": str(tmp_path), "run_id": "r-1234", "known_as": "n"}
     monkeypatch.setattr(run_folders.root_folder, "check_existing_root", lambda root: root)
     told = run_list.op_record(None, **asked)
-    assert told["began"] == 5.0 and told["records"] == [
-        {"inputs": {"packages": {}, "environment": "abc"}}
-    ]
+    assert told["began"] == 5.0
+    assert told["records"] == [WrittenRecord(INPUTS, 0.0).document()]
     found = host_record.read_host_record("n", json.loads(json.dumps(told)))
     assert found.of_run and found.of_run.environment == "abc" and len(found.samples) <= 20
     assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25, None, 0, 0, 0),)

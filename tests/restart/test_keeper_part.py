@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.attempt_record import AttemptRuns, RecordLine, RunEnded
+from ipexctl.common.journal_records import FactNoted, JournalRecord, OwnRankEnded, PartEnded
 from ipexctl.common.keeper_messages import (
     BeginPart,
     CheckpointLayout,
@@ -21,6 +22,7 @@ from ipexctl.common.keeper_messages import (
     PartReady,
 )
 from ipexctl.common.restart_plan import RestartPlan
+from ipexctl.common.run_events import EndAsked, Exit, Fact, HostLost, Over
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.restart.attempt_part import Part
@@ -51,24 +53,23 @@ def test_a_part_that_vanished_is_a_lost_host_and_its_ranks_are_ended(tmp_path: P
         rank.kill()
     said = made.end()
     assert made.ended and not said.well
-    assert [(fact["event"], fact["host"]) for fact in said.facts] == [("lost", "node01")]
+    assert [(type(fact.event), fact.host) for fact in said.facts] == [(HostLost, "node01")]
 
 
 def test_a_part_whose_end_is_in_the_journal_is_not_lost(tmp_path: Path) -> None:
     made = part(tmp_path)
     kept = journal.create_journal(str(tmp_path / RUN), "node01")
-    kept.add({"fact": {"event": "over", "why": "ended", "well": True}})
-    kept.add({"over": "ended", "survivors": 0})
+    kept.add(FactNoted(Fact(Over("ended", True))))
+    kept.add(PartEnded("ended", 0))
     made.look(0.0)
     said = made.end()
     assert made.ended and (said.well, said.facts) == (True, [])
 
 
-WELL = {"code": 0, "signal": None, "lost": False}
-KILLED = {**WELL, "code": None, "signal": 9}
+WELL, KILLED = Exit(0), Exit(None, 9)
 
 
-def finished(tmp_path: Path, *records: dict[str, object]) -> bool:
+def finished(tmp_path: Path, *records: JournalRecord) -> bool:
     made = part(tmp_path)
     kept = journal.create_journal(str(tmp_path / RUN), "node01")
     for record in records:
@@ -80,17 +81,18 @@ def finished(tmp_path: Path, *records: dict[str, object]) -> bool:
 
 
 def test_a_part_of_which_all_ranks_ended_with_0_is_finished(tmp_path: Path) -> None:
-    lost = {"fact": {"event": "lost", "host": "node02"}}
-    assert finished(tmp_path, *({"ended": n, "how": WELL} for n in (2, 3)), lost, {"over": "x"})
+    lost = FactNoted(Fact(HostLost("gone"), "node02"))
+    ends = (OwnRankEnded(n, WELL) for n in (2, 3))
+    assert finished(tmp_path, *ends, lost, PartEnded("x", 0))
 
 
 def test_a_part_of_which_a_rank_was_killed_is_not_finished(tmp_path: Path) -> None:
-    assert not finished(tmp_path, {"ended": 2, "how": WELL}, {"ended": 3, "how": KILLED})
+    assert not finished(tmp_path, OwnRankEnded(2, WELL), OwnRankEnded(3, KILLED))
 
 
 def test_a_rank_that_ends_with_0_after_it_was_told_to_end_is_not_finished(tmp_path: Path) -> None:
-    stop = {"fact": {"event": "asked", "by": "me"}}
-    assert not finished(tmp_path, stop, *({"ended": n, "how": WELL} for n in (2, 3)))
+    stop = FactNoted(Fact(EndAsked("me", 0)))
+    assert not finished(tmp_path, stop, *(OwnRankEnded(n, WELL) for n in (2, 3)))
 
 
 def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_nothing() -> None:

@@ -30,6 +30,7 @@ from ipexctl.common.keeper_messages import (
     QueuePlace,
 )
 from ipexctl.common.restart_plan import RestartHost, VoterPlan
+from ipexctl.common.run_events import Fact, HostLost
 from ipexctl.remote.restart.leader import BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
 from ipexctl.remote.restart.record import RestartRecord
 from tests.made import rank_order, restart_common, row_of_host, start_order
@@ -85,7 +86,7 @@ class RestartedRun:
             self.record.add(read, 1)
         return line
 
-    def ends(self, names: str, facts: list[dict[str, Any]], **more: Any) -> None:
+    def ends(self, names: str, facts: list[Fact], **more: Any) -> None:
         over = PartOver(self.record.number, False, False, facts, 100.0, "")
         self.says(names, over=over.replace(**more))
 
@@ -113,9 +114,7 @@ class RestartedRun:
         return "".join(name for name, order in orders.items() if getattr(order, kind))
 
 
-def ended(
-    facts: list[dict[str, Any]], there: str = "abcx", told: str = "abc", **more: Any
-) -> RestartedRun:
+def ended(facts: list[Fact], there: str = "abcx", told: str = "abc", **more: Any) -> RestartedRun:
     """At 104 s."""
     run = RestartedRun(**more)
     run.ends(told, facts)
@@ -135,7 +134,7 @@ def test_a_run_that_ended_well_is_done() -> None:
 
 def test_a_run_of_which_all_ranks_ended_with_0_is_done_though_a_host_was_lost_then() -> None:
     run = RestartedRun()
-    run.ends("ab", [{"event": "lost", "host": "c"}], finished=True)
+    run.ends("ab", [Fact(HostLost("gone"), "c")], finished=True)
     assert run.at(100.0, "bcx") is None
     run.ends("c", [], finished=True)
     assert run.at(101.0, "bcx") == RunEnded("done", True)
@@ -149,7 +148,7 @@ def test_a_run_whose_ranks_have_ended_with_0_is_done_though_a_host_is_lost_then(
     assert run.at(100.0, "bcx") == AttemptSucceeded(1)
     there = "abcx".replace(lost, "")
     assert run.at(101.0, there) is None
-    run.ends("".join(there.replace("x", "")), [{"event": "lost", "host": lost}])
+    run.ends("".join(there.replace("x", "")), [Fact(HostLost("gone"), lost)])
     run.leader = Leader(run.told, "c", run.record, 102.0)  # another one leads
     assert run.leader.tick(103.0, {*there}, run.mine) == RunEnded("done", True)
 

@@ -11,6 +11,7 @@ from ipexctl.common.attempt_record import AttemptEnded
 from ipexctl.common.checkpoint_names import checkpoint_label
 from ipexctl.common.checkpoint_reports import CopiedPart
 from ipexctl.common.keeper_messages import KeptCheckpoint
+from ipexctl.common.run_events import Fact
 from ipexctl.remote.checkpoints.newest_checkpoint import (
     SkippedCheckpoints,
     newest_complete_checkpoint,
@@ -19,17 +20,20 @@ from ipexctl.remote.restart import restart_policy
 from ipexctl.run.outcome import verdict
 
 
-def rank(tail: str = "", *, code: int | None = 1, **how: Any) -> dict[str, Any]:
-    ended = {"code": code, "signal": None, "hints": [], **how}
-    return {"event": "rank", "host": "b", "rank": 1, "ended": ended, "tail": tail}
+def rank(tail: str = "", *, code: int | None = 1, **how: Any) -> Fact:
+    return Fact(run_events.RankExited(1, run_events.Exit(code, **how), tail), "b")
 
 
-def ending(fact: dict[str, Any]) -> AttemptEnded:
+def program(code: int | None, *, killed: bool, who: str = "mpirun") -> Fact:
+    return Fact(run_events.ProgramEnded(who, code, killed, "", 3, 2), "b")
+
+
+def ending(fact: Fact) -> AttemptEnded:
     end = restart_policy.classify_ending([fact], 100.0)
     return AttemptEnded(1, True, **end, lasted=100.0, complete="")
 
 
-LOST = {"event": "lost", "host": "b", "why": "no message from it for 15 s"}
+LOST = Fact(run_events.HostLost(why="no message from it for 15 s"), "b")
 
 
 @pytest.mark.parametrize(
@@ -41,12 +45,12 @@ LOST = {"event": "lost", "host": "b", "why": "no message from it for 15 s"}
         [rank(code=None, lost=True)],
         [LOST],
         [rank("RuntimeError: closed"), LOST],
-        [{"event": "frozen", "host": "b", "rank": 1, "seconds": 30.0}],
-        [{"event": "program", "host": "b", "who": "mpirun"}],
-        [{"event": "asked", "by": "--stall-action restart"}],
+        [Fact(run_events.RankFrozen(rank=1, seconds=30.0), "b")],
+        [program(1, killed=False)],
+        [Fact(run_events.EndAsked("--stall-action restart", 0))],
     ],
 )
-def test_what_may_go_better_is_started_again(facts: list[dict[str, Any]]) -> None:
+def test_what_may_go_better_is_started_again(facts: list[Fact]) -> None:
     assert restart_policy.classify_ending(facts, 300.0)["again"]
 
 
@@ -58,13 +62,13 @@ def test_what_may_go_better_is_started_again(facts: list[dict[str, Any]]) -> Non
         [rank("[rank1]: ModuleNotFoundError: No module named 'x'")],
         [rank("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'")],
         [rank("usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lrr", code=2)],
-        [{"event": "asked", "by": "me (ipexctl stop)"}],
-        [{"event": "timeout", "seconds": 60}],
-        [{"event": "abandoned", "why": "the connection ended"}],
-        [{"event": "broken", "host": "b", "what": "cannot write"}],
+        [Fact(run_events.EndAsked("me (ipexctl stop)", 0))],
+        [Fact(run_events.TimedOut(seconds=60))],
+        [Fact(run_events.Abandoned(why="the connection ended"))],
+        [Fact(run_events.Broken(what="cannot write"), "b")],
     ],
 )
-def test_what_a_restart_does_not_change_is_not(facts: list[dict[str, Any]]) -> None:
+def test_what_a_restart_does_not_change_is_not(facts: list[Fact]) -> None:
     assert not restart_policy.classify_ending(facts, 300.0)["again"]
 
 
@@ -83,19 +87,18 @@ def test_a_missing_file_of_a_checkpoint_may_be_there_next_time(path: str, again:
 
 def test_a_program_that_ended_has_the_same_words_as_in_ps() -> None:
     """Without MPI there is no program of MPI; a killed one took along the wrappers that it had."""
-    gone = {"event": "program", "host": "b", "who": "what started b's ranks", "code": None}
-    killed = dict(gone, code=-9, killed=True)
+    gone = program(None, killed=False, who="what started b's ranks")
+    killed = program(-9, killed=True, who="what started b's ranks")
     words = "what started b's ranks was ended by signal 9 (SIGKILL)"
     for facts in ([killed], [gone, killed], [rank(code=None, lost=True), killed]):
         assert restart_policy.classify_ending(facts, 300.0)["why"] == words
-    by_ps = run_events.ProgramEnded(killed["who"], -9, True, "", 3, 2)
-    assert verdict.program_ended(by_ps, 3).startswith(words + " while 2 of 3 ")
+    assert verdict.program_ended(killed.event, 3).startswith(words + " while 2 of 3 ")
     failed = rank("RuntimeError: x")
     assert restart_policy.classify_ending([failed, killed], 300.0)["error"]
 
 
 def test_memory_that_ran_out_at_once_runs_out_again() -> None:
-    killed = rank(code=None, signal=9, hints=["oom-rank"])
+    killed = rank(code=None, signal=9, hints=("oom-rank",))
     assert not restart_policy.classify_ending([killed], 20.0)["again"]
     assert restart_policy.classify_ending([killed], 2000.0)["again"]
 
@@ -112,7 +115,7 @@ def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_betwe
 
 
 @pytest.mark.parametrize("fact", [LOST, rank(code=None, signal=9), rank(code=None, lost=True)])
-def test_what_was_killed_has_no_error_that_could_come_twice(fact: dict[str, Any]) -> None:
+def test_what_was_killed_has_no_error_that_could_come_twice(fact: Fact) -> None:
     end = ending(fact)
     assert not restart_policy.why_no_restart(end, [(end.error, ""), (end.error, "")], 1, 5)
     assert restart_policy.why_no_restart(end, [], 5, 5)

@@ -182,7 +182,7 @@ def test_a_run_of_which_all_ranks_have_ended_is_done_though_a_host_is_lost_then(
     done = runner.plain(*words, str(runner.script(FINAL)))
     assert done.returncode == 0, done.stderr
     run_id, home = done.stdout.split()[-1], tmp_path / "two"
-    look = ["/bin/sh", "-c", f"grep -rls '\"succeeded\"' .[a-z]*/runs/{run_id}/journals"]
+    look = ["/bin/sh", "-c", f"grep -rls RanksSucceeded .[a-z]*/runs/{run_id}/journals"]
     deadline = time.monotonic() + 120
     while runner.lab.run_in("node03", look, user="trainer").returncode:
         assert time.monotonic() < deadline

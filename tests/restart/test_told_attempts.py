@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import read_messages
 from ipexctl.common.attempt_record import AttemptBegins, AttemptEnded, AttemptRuns, RecordLine
 from ipexctl.run.follow_attempts import (
     describe_attempt,
     describe_attempts,
     filter_attempts,
     find_last_step,
-    read_record,
 )
 
 NONE_LEFT = "no earlier checkpoint is complete"
@@ -27,7 +27,7 @@ SECOND = AttemptBegins(
 
 def told(line: AttemptBegins, **more: Any) -> str:
     """What a command says of it once its host has sent it."""
-    (read,) = read_record([line.replace(**more).document()])
+    (read,) = read_messages(RecordLine, [line.replace(**more).document()])
     assert read == line.replace(**more) and isinstance(read, AttemptBegins)
     return describe_attempt(read)
 
@@ -80,11 +80,11 @@ RIGHT = SECOND.document()
 def test_a_line_that_is_not_as_declared_is_left_out(odd: object) -> None:
     lines: list[RecordLine] = [SECOND, AttemptRuns(2)]
     raw = [odd, *(line.document() for line in lines), odd]
-    assert [*read_record(raw)] == lines
-    assert filter_attempts(read_record(raw)) == [SECOND]
-    assert read_record([RIGHT | {"later": 1}]) == (SECOND,)
+    assert [*read_messages(RecordLine, raw)] == lines
+    assert filter_attempts(read_messages(RecordLine, raw)) == [SECOND]
+    assert read_messages(RecordLine, [RIGHT | {"later": 1}]) == (SECOND,)
 
 
 @pytest.mark.parametrize("odd", [None, 7, "", {}, {"0": RIGHT}])
 def test_a_record_that_is_no_list_has_no_lines(odd: object) -> None:
-    assert read_record(odd) == ()
+    assert read_messages(RecordLine, odd) == ()

@@ -6,17 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from ipexctl.common.exchange_report import ExchangeReport, RankGroup, RankProcess
 from ipexctl.explain.causes.causes import find_likeliest_cause
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.rank_exchange import (
     ENOUGH_STEPS,
     Exchange,
-    ExchangeGroup,
-    ExchangeReport,
     ExchangeVerdict,
     ExchangeWatch,
-    Process,
     describe_exchange,
     is_step,
 )
@@ -37,7 +35,7 @@ JOINS = code("import torch.distributed as dist\ndist.init_process_group('gloo')\
 SWEEP = code("import torch\nloss.backward()")
 STEP = b"step 1 loss 0.5\n"
 # no group, and no rendezvous
-PROCESS = Process(0, True, 0.0, 9.0, True, False, "", None, None, "2.13.0", (), ())
+PROCESS = RankProcess(0, True, 0.0, 9.0, True, False, "", None, None, "2.13.0", (), ())
 
 
 @pytest.fixture
@@ -51,8 +49,8 @@ def watch(shape):  # noqa: F811
     return made
 
 
-def group(*ranks: int, data: bool | None = True, count: int = 7) -> ExchangeGroup:
-    return ExchangeGroup(ranks, "gloo", data, count)
+def group(*ranks: int, data: bool | None = True, count: int = 7) -> RankGroup:
+    return RankGroup(ranks, "gloo", data, count)
 
 
 def say(
@@ -67,7 +65,7 @@ def say(
             facts = {name: v(place.rank) if callable(v) else v for name, v in more.items()}
             if groups is not None:
                 facts = {"place": place.rank, "groups": tuple(groups(place.rank)), **facts}
-            said.append(replace(PROCESS, rank=place.rank, **{**joined, **facts}))
+            said.append(PROCESS.replace(rank=place.rank, **{**joined, **facts}))
         rows = tuple(row for row in moved if found._hosts[row[0]] == host.host)
         found.add(host.host, ExchangeReport(tuple(said), rows, complete=complete), now)
 
@@ -171,8 +169,8 @@ def test_a_process_in_the_rank_speaks_for_it(watch):
     """torchrun in a rank, or a process that the script has spawned."""
     found = watch(2)
     for host in found.plan.hosts:
-        main = replace(PROCESS, rank=host.ranks[0].rank)
-        worker = replace(main, main=False, joined=True, place=main.rank, world=2, groups=(group(),))
+        main = PROCESS.replace(rank=host.ranks[0].rank)
+        worker = main.replace(main=False, joined=True, place=main.rank, world=2, groups=(group(),))
         found.add(host.host, ExchangeReport((main, worker), complete=True))
     assert found.end(completed=True).verdict is ExchangeVerdict.TOGETHER
 

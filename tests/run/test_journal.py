@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipexctl.common.journal_records import (
+    JournalRecord,
+    LogBegan,
+    OwnRankEnded,
+    OwnRankStarted,
+    PartEnded,
+    RanksSignalled,
+    ResultNoted,
+    RunBegan,
+    WrittenRecord,
+)
+from ipexctl.common.message import Message
+from ipexctl.common.run_events import Event, Exit, Fact
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
@@ -17,6 +32,7 @@ from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import FORMAT, ListedState, RunOnHost
 from ipexctl.run.outcome.run_choice import Caller, choose_run, free_name
 from ipexctl.run.watch.run_format import find_other_version
+from tests.made import journal_bytes
 from tests.refused import refused
 
 RUN = "20260101-000000-000001"
@@ -26,57 +42,89 @@ ABOUT = {
 }  # fmt: skip
 ME = Caller("ann@pc", Path("/home/ann/bert"))
 DONE = [
-    {"about": ABOUT, "began": 1000.0, "at": 0.0},
-    {"started": 0, "at": 0.1},
-    {"ended": 0, "how": {"code": 0, "signal": None}, "at": 5.0},
-    {"over": "ended", "survivors": 0, "at": 5.1},
+    WrittenRecord(RunBegan(FORMAT, ABOUT, began=1000.0)),
+    WrittenRecord(OwnRankStarted(0), 0.1),
+    WrittenRecord(OwnRankEnded(0, Exit(0)), 5.0),
+    WrittenRecord(PartEnded("ended", 0), 5.1),
 ]
-RECORD = st.dictionaries(
-    st.sampled_from(["about", "began", "at", "started", "ended", "how", "over", "result", "asked"]),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-        max_leaves=4,
-    ),
-)  # fmt: skip
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=4,
+)
+FITTING = {
+    "int": st.integers(0, 3), "float": st.floats(0, 9), "Line": st.text(), "AnyText": st.text(),
+    "bool": st.booleans(), "dict[str, Any]": st.just(ABOUT) | st.dictionaries(st.text(), ANYTHING),
+    "Exit": st.fixed_dictionaries({"code": st.none() | st.integers(0, 3)}), "Any": ANYTHING,
+    "int | None": st.none() | st.integers(), "Signed": st.integers(), "Signed | None": st.none(),
+    "int | str": st.integers(0, 3) | st.text(), "str": st.text(),
+}  # fmt: skip
 
 
-def written(tmp_path: Path, *records: dict[str, Any]) -> Path:
-    kept = journal.create_journal(str(tmp_path), "node1")
-    for record in records:
-        kept.add(record, sync=True)
-    os.close(kept.fd)
+def documents(*kinds: type[Message], **given: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Documents of these kinds, with values as declared, but for one at most that may be anything
+    or missing."""
+    return st.one_of([documents_of(kind, given) for kind in kinds])
+
+
+def documents_of(
+    kind: type[Message], given: dict[str, st.SearchStrategy[Any]]
+) -> st.SearchStrategy[Any]:
+    fitting = {name: given.get(name, FITTING.get(type_)) for name, type_ in kind._types.items()}
+    known = {name: values for name, values in fitting.items() if values is not None}
+    names = st.sampled_from([*fitting, "kind"])
+    whole = st.fixed_dictionaries({"kind": st.just(kind.__name__), **known})
+    less = st.builds(lambda one, name: {n: one[n] for n in one if n != name}, whole, names)
+    odd = st.builds(lambda one, name, value: {**one, name: value}, whole, names, ANYTHING)
+    return whole | less | odd
+
+
+EVENT = documents(*Event.variants.values())
+FACT = documents(Fact, event=EVENT)
+RECORD = documents(*JournalRecord.variants.values(), fact=FACT)
+WRITTEN = documents(WrittenRecord, record=RECORD) | documents(WrittenRecord, record=EVENT)
+
+
+def kept(tmp_path: Path, records: Iterable[WrittenRecord]) -> Path:
+    opened = journal.create_journal(str(tmp_path), "node1")
+    for one in records:
+        opened.add(one.record, one.at, sync=True)
+    os.close(opened.fd)
     return tmp_path / "journals" / "node1"
 
 
-def fact(rank: int, tail: str, **how: Any) -> dict[str, Any]:
-    said = {"event": "rank", "host": "ab"[rank % 2], "rank": rank, "tail": tail}
-    return {"fact": {**said, "ended": {"code": None, "signal": None, **how}}}
-
-
-def row(host: str, *records: dict[str, Any], alive: bool = False, run: str = RUN) -> RunOnHost:
+def row(host: str, *records: WrittenRecord, alive: bool = False, run: str = RUN) -> RunOnHost:
     said = run_list.summarize_journal(list(records))
     more = {"run": run, "alive": alive, "last": None}
     return listed_runs.read_on_host(host, {**said, **more}, known_failures)
 
 
-def ended(rank: int, **how: Any) -> dict[str, Any]:
-    return {"ended": rank, "how": {"code": None, "signal": None, **how}, "at": 2.0}
+def started(rank: int) -> WrittenRecord:
+    return WrittenRecord(OwnRankStarted(rank))
+
+
+def ended(rank: int, how: Exit) -> WrittenRecord:
+    return WrittenRecord(OwnRankEnded(rank, how), 2.0)
+
+
+def began(version: int = FORMAT, at: float = 1000.0, **about: Any) -> WrittenRecord:
+    return WrittenRecord(RunBegan(version, {**ABOUT, **about}, at))
 
 
 # --- the file ------------------------------------------------------------------------------------
 
 
 def test_what_was_added_is_read_back_and_more_can_be_added_after_the_run(tmp_path: Path) -> None:
-    path = written(tmp_path, *DONE)
+    path = kept(tmp_path, DONE)
     assert journal.parse_records(journal.read_journal_bytes(str(path))) == DONE
     assert path.stat().st_size == journal.ROOM  # a full disk does not stop it
     assert path.stat().st_mode & 0o777 == 0o600
-    journal.append_record(str(path), {"result": {"exit_code": 0}})
+    result = ResultNoted({"exit_code": 0})
+    journal.append_record(str(path), result)
     assert path.stat().st_size < 1000  # its free room is given back
     assert journal.parse_records(journal.read_journal_bytes(str(path))) == [
         *DONE,
-        {"result": {"exit_code": 0}},
+        WrittenRecord(result),
     ]
 
 
@@ -84,32 +132,49 @@ def test_it_grows_beyond_its_first_room_and_ends_at_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "MOST_BYTES", 3 * journal.ROOM)
-    record = {"ended": 1, "tail": "x" * 8192}
-    found = journal.parse_records(
-        journal.read_journal_bytes(str(written(tmp_path, *[record] * 200)))
-    )
+    record = WrittenRecord(RanksSignalled("x" * 8192))
+    found = journal.parse_records(journal.read_journal_bytes(str(kept(tmp_path, [record] * 200))))
     assert journal.ROOM < len(found) * 8192 <= 3 * journal.ROOM
     assert all(one == record for one in found)
 
 
 def test_a_reader_gets_what_was_added_since_also_long_records(tmp_path: Path) -> None:
-    kept = journal.create_journal(str(tmp_path), "node1")
+    opened = journal.create_journal(str(tmp_path), "node1")
     reader = journal.JournalReader(str(tmp_path / "journals" / "node1"))
     assert list(reader.new()) == []
-    records = [{"n": n, "tail": "x" * size} for n, size in enumerate((10, 100_000, 20_000, 3))]
+    records = [LogBegan(n, "x" * size) for n, size in enumerate((10, 100_000, 20_000, 3))]
     for record in records[:2]:
-        kept.add(record)
+        opened.add(record)
     first = list(reader.new())
-    kept.add(records[2])
-    kept.add(records[3])
+    opened.add(records[2])
+    opened.add(records[3])
     found = [*first, *reader.new()]
-    assert [record for record, _ in found] == records
-    assert (found[-1][1], list(reader.new())) == (kept.at, [])
+    assert [written.record for written, _ in found] == records
+    assert (found[-1][1], list(reader.new())) == (opened.at, [])
     again = journal.JournalReader(str(tmp_path / "journals" / "node1"), at=found[1][1])
-    assert [record for record, _ in again.new()] == records[2:]
+    assert [written.record for written, _ in again.new()] == records[2:]
     for one in (reader, again):
         os.close(one.fd)
-    os.close(kept.fd)
+    os.close(opened.fd)
+
+
+def test_records_of_another_version_are_passed_over(tmp_path: Path) -> None:
+    later = [
+        {"record": {"kind": "MoonRose"}, "at": 1.0},
+        {"record": {"kind": "RankStarted", "rank": 0, "started": 1}, "at": 1.0},  # an event
+        {"record": {"kind": "OwnRankStarted"}, "at": 1.0},
+        {"record": "OwnRankStarted", "at": 1.0},
+        {"started": 0, "at": 1.0},
+    ]
+    path = kept(tmp_path, DONE[:2])
+    data = path.read_bytes()[: journal.end_of(path.read_bytes())]
+    path.write_bytes(data + journal_bytes(*later))
+    journal.append_record(str(path), DONE[2].record, DONE[2].at)
+    assert journal.parse_records(path.read_bytes()) == DONE[:3]
+    reader = journal.JournalReader(str(path))
+    assert [written for written, _ in reader.new()] == DONE[:3]
+    assert reader.at == path.stat().st_size
+    os.close(reader.fd)
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
@@ -121,7 +186,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_of_a_cut_file_the_whole_records_are_read(tmp_path: Path) -> None:
-    data = journal.read_journal_bytes(str(written(tmp_path, *DONE)))[:600]
+    data = journal.read_journal_bytes(str(kept(tmp_path, DONE)))[:600]
     for end in range(len(data)):
         found = journal.parse_records(data[:end])
         assert found == DONE[: len(found)]
@@ -132,9 +197,8 @@ def test_of_a_cut_file_the_whole_records_are_read(tmp_path: Path) -> None:
 def test_a_damaged_file_ends_at_the_damage(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, cut: int
 ) -> None:
-    data = bytearray(journal.read_journal_bytes(str(written(tmp_path_factory.mktemp("j"), *DONE))))[
-        :cut
-    ]
+    whole = journal.read_journal_bytes(str(kept(tmp_path_factory.mktemp("j"), DONE)))
+    data = bytearray(whole[:cut])
     if at < len(data):
         data[at] = byte
     found = journal.parse_records(bytes(data))
@@ -145,7 +209,7 @@ def test_a_damaged_file_ends_at_the_damage(
 
 
 def test_a_run_that_all_hosts_saw_end_well_is_done_without_a_result() -> None:
-    other = [{"about": ABOUT, "began": 900.0}, {"started": 1}, ended(1, code=0)]
+    other = [began(at=900.0), started(1), ended(1, Exit(0))]
     (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", *other)])
     assert (run.state, run.ok, run.cause, run.began) == (ListedState.DONE, 2, "", 900.0)
     (half,) = listed_runs.merge_runs([row("a", *DONE)])
@@ -153,21 +217,21 @@ def test_a_run_that_all_hosts_saw_end_well_is_done_without_a_result() -> None:
 
 
 FAILURES = [
-    (ended(1, code=3), "rank 1 on b exited with code 3"),
-    (ended(1, signal=11), "rank 1 on b was ended by signal 11 (SIGSEGV)"),
-    (ended(1, lost=True), "rank 1 on b was killed"),
+    (Exit(3), "rank 1 on b exited with code 3"),
+    (Exit(None, 11), "rank 1 on b was ended by signal 11 (SIGSEGV)"),
+    (Exit(None, lost=True), "rank 1 on b was killed"),
 ]
 
 
 def test_a_rank_that_crashed_after_its_script_had_ended_did_not_fail() -> None:
-    end = ended(1, code=0, at_exit=6)
-    (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", {"started": 1}, end)])
+    other = started(1), ended(1, Exit(0, at_exit=6))
+    (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", *other)])
     assert (run.state, run.ok) == (ListedState.DONE, 2)
 
 
-@pytest.mark.parametrize(("end", "cause"), FAILURES)
-def test_the_first_failure_is_the_cause(end: dict[str, Any], cause: str) -> None:
-    (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", {"started": 1}, end)])
+@pytest.mark.parametrize(("how", "cause"), FAILURES)
+def test_the_first_failure_is_the_cause(how: Exit, cause: str) -> None:
+    (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", started(1), ended(1, how))])
     assert (run.state, run.cause) == (ListedState.FAILED, cause)
 
 
@@ -175,30 +239,31 @@ def test_a_run_without_an_end_is_lost_and_one_that_answers_is_not() -> None:
     (gone,) = listed_runs.merge_runs([row("a", *DONE[:2])])
     assert gone.state is ListedState.LOST
     assert "switched off" in gone.cause
-    (cut,) = listed_runs.merge_runs([row("a", *DONE[:2], {"over": "no message"})])
+    silence = WrittenRecord(PartEnded("no message", 0))
+    (cut,) = listed_runs.merge_runs([row("a", *DONE[:2], silence)])
     assert cut.cause == "a: no message"
     (lives,) = listed_runs.merge_runs([row("a", *DONE[:2], alive=True)])
     assert lives.state is ListedState.RUNNING
-    asked = [*DONE[:2], {"asked": "ann@pc"}]
+    asked = [*DONE[:2], WrittenRecord(RanksSignalled("ann@pc"))]
     (stops,) = listed_runs.merge_runs([row("a", *asked, alive=True)])
     assert stops.state is ListedState.STOPPING
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    records=st.lists(RECORD, max_size=8),
+    texts=st.lists(WRITTEN.map(json.dumps), max_size=8),
     failed=st.booleans(),
     alive=st.booleans(),
     at=st.integers(0, 8),
 )
 def test_odd_journals_never_crash_and_a_failed_run_is_never_done(
-    records: list[dict[str, Any]], failed: bool, alive: bool, at: int
+    texts: list[str], failed: bool, alive: bool, at: int
 ) -> None:
-    clean = [r for r in records if "result" not in r]
+    read = [journal.read_document(json.loads(text)) for text in texts]
+    clean = [one for one in read if one and not isinstance(one.record, ResultNoted)]
     if failed:
-        clean.insert(at, {"about": {**ABOUT, "ranks": 1}})
-        clean.insert(at, ended(7, code=1))
-        clean = [r for r in clean if r.get("ended") != 7 or r == ended(7, code=1)]
+        others = [one for one in clean if getattr(one.record, "rank", 0) != 7]
+        clean = [*others[:at], ended(7, Exit(1)), began(ranks=1), *others[at:]]
     for run in listed_runs.merge_runs([row("a", *clean, alive=alive)]):
         assert not (failed and run.state is ListedState.DONE)
         assert run.over is not alive
@@ -208,7 +273,7 @@ NAMES = ["20260102-000000-aaaaaa", "20260101-000000-bbbbbb"]
 
 
 def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
-    said = run_list.summarize_journal(list(DONE))
+    said = run_list.summarize_journal(DONE)
     warning = "[W1123 socket.cpp:755] [c10d] The hostname of the client socket cannot be retrieved"
     for last, shown in ((warning, ""), ("step 3", "step 3")):
         raw = {**said, "run": RUN, "alive": True, "last": [0, last]}
@@ -217,13 +282,10 @@ def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
 
 
 def test_an_empty_journal_beside_a_written_one_is_not_of_another_version() -> None:
-    written, empty = (
-        {"about": ABOUT, "version": FORMAT, "at": 0.0},
-        row("b", alive=True),
-    )
-    (run,) = listed_runs.merge_runs([row("a", written), empty])
+    empty = row("b", alive=True)
+    (run,) = listed_runs.merge_runs([row("a", began()), empty])
     assert find_other_version(run) == ""
-    (run,) = listed_runs.merge_runs([row("a", {**written, "version": 9}), empty])
+    (run,) = listed_runs.merge_runs([row("a", began(version=9)), empty])
     assert find_other_version(run)
 
 
@@ -251,8 +313,7 @@ def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() ->
 
 def test_of_several_people_and_projects_a_name_means_the_nearest_run() -> None:
     def run(number: int, **about: str) -> RunOnHost:
-        described = {**DONE[0], "about": {**ABOUT, **about}}
-        return row("a", described, *DONE[1:], run=f"2026010{number}-000000-aaaaaa")
+        return row("a", began(**about), *DONE[1:], run=f"2026010{number}-000000-aaaaaa")
 
     here = run(1)
     elsewhere = run(2, folder="/home/ann/gpt")
@@ -280,11 +341,10 @@ def test_a_name_that_an_active_run_has_gets_a_number(
     active: tuple[str, ...], expected: str
 ) -> None:
     reports = [
-        row("a", {**DONE[0], "about": {**ABOUT, "name": name}}, *DONE[1:2], alive=True,
-            run=f"2026010{number}-000000-aaaaaa")
+        row("a", began(name=name), DONE[1], alive=True, run=f"2026010{number}-000000-aaaaaa")
         for number, name in enumerate(active)
-    ]  # fmt: skip
-    ended_one = row("a", {**DONE[0], "about": {**ABOUT, "name": "bert"}}, *DONE[1:])
+    ]
+    ended_one = row("a", *DONE)
     runs = listed_runs.merge_runs([*reports, ended_one])
     wanted = active[0] if len(active) == 1 and len(active[0]) == 64 else "bert"
     assert free_name(wanted, runs)[0] == expected

@@ -13,7 +13,26 @@ import pytest
 from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
 from ipexctl.common.attempt_record import AttemptBegins, AttemptRuns, RunEnded
+from ipexctl.common.journal_records import FactNoted, PartEnded
 from ipexctl.common.notify_command import describe_event, run_notify_command
+from ipexctl.common.run_events import (
+    Abandoned,
+    Broken,
+    EndAsked,
+    Event,
+    Exit,
+    Fact,
+    HostLost,
+    Noted,
+    Over,
+    ProgramEnded,
+    RankExited,
+    RankFrozen,
+    RankRefused,
+    RanksSucceeded,
+    Stalled,
+    TimedOut,
+)
 from ipexctl.machines.target import Target
 from ipexctl.remote.restart.keeper_notices import describe_line
 from ipexctl.remote.run import notifier
@@ -73,7 +92,7 @@ def test_the_process_outlives_the_run_and_runs_what_is_not_claimed(
     for name in {"run", last}:
         (tmp_path / name).mkdir()
         record = journal.create_journal(str(tmp_path / name), "a")
-        record.add({"over": "ended"}, sync=True)
+        record.add(PartEnded("ended", 0), sync=True)
     assert notifier.claim_event(first, "claimed")
     env = {"PYTHONPATH": str(ROOT), "FOLDER": str(tmp_path), "PATH": "/usr/bin:/bin"}
     keys = ("one", "claimed", "one", "two")
@@ -82,8 +101,9 @@ def test_the_process_outlives_the_run_and_runs_what_is_not_claimed(
     deadline, path = time.monotonic() + 20, journal.path_of(str(tmp_path / last), "a")
 
     def noted() -> list[str]:
-        records = [found for found, _ in journal.JournalReader(path).new()]
-        return [found["fact"]["text"] for found in records if "fact" in found]
+        records = [found.record for found, _ in journal.JournalReader(path).new()]
+        events = [record.fact.event for record in records if isinstance(record, FactNoted)]
+        return [event.text for event in events if isinstance(event, Noted)]
 
     while len(noted()) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -91,39 +111,45 @@ def test_the_process_outlives_the_run_and_runs_what_is_not_claimed(
     assert noted() == ["--notify (one): exit code 3", "--notify (two): exit code 3"]
 
 
-RANK = {"event": "rank", "rank": 1, "host": "b"}
-OVER = {"event": "over", "why": "ended"}
-ASKED = {"event": "asked", "by": "ann", "seconds": 3}
-STALL = {"event": "stalled", "seconds": 45.2, "number": 2}
-LOST = {"event": "lost", "host": "b", "why": "no message"}
+OVER = Over("ended")
+ASKED = EndAsked("ann", 3)
+STALL = Stalled(45.2, 2)
+LOST = HostLost("no message")
+KILLED = ProgramEnded("what started b's ranks", -9, killed=True, said="", up=1, alive=0)
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("events", "told"),
     [
-        ([{**OVER, "well": True}], [("end", "done", "")]),
+        ([Over("ended", well=True)], [("end", "done", "")]),
+        ([RanksSucceeded(), OVER], [("end", "done", "")]),
         ([STALL, OVER], [("stalled-2", "stalled", "no progress for 45 s"), ("end", "failed", "")]),
         ([ASKED, STALL, OVER], [("end", "stopped", "ann")]),
         (
-            [LOST, {**RANK, "ended": {"code": 1}}, OVER],
+            [LOST, RankExited(1, Exit(1)), OVER],
             [("end", "failed", "b was lost: no message")],
         ),
         (
-            [{**RANK, "ended": {"code": 1}, "tail": "x\nE: y\n"}, OVER],
+            [RankExited(1, Exit(1), "x\nE: y\n"), OVER],
             [("end", "failed", "rank 1 on b exited with code 1")],
         ),
         (
-            [{**RANK, "ended": {"code": None, "signal": 9}, "tail": "x"}, OVER],
+            [RankExited(1, Exit(None, 9), "x"), OVER],
             [("end", "failed", "rank 1 on b was ended by signal 9 (SIGKILL)")],
         ),
         (
-            [{"event": "program", "host": "b", "who": "what started b's ranks", "code": -9}, OVER],
+            [KILLED, OVER],
             [("end", "failed", "what started b's ranks was ended by signal 9 (SIGKILL)")],
         ),
-        ([{"event": "timeout", "seconds": 3}, OVER], [("end", "failed", "timeout")]),
+        ([TimedOut(3), OVER], [("end", "failed", "--timeout")]),
+        ([Abandoned("the command has gone"), OVER], [("end", "stopped", "the command has gone")]),
+        ([Broken("no disk"), OVER], [("end", "failed", "no disk")]),
+        ([RankRefused("not planned"), OVER], [("end", "failed", "not planned")]),
+        ([RankFrozen(1, 31.0), OVER], [("end", "failed", "rank 1 on b was stopped")]),
     ],
 )
-def test_what_the_hub_tells(facts: list[dict[str, Any]], told: list[Any], monkeypatch: Any) -> None:
+def test_what_the_hub_tells(events: list[Event], told: list[Any], monkeypatch: Any) -> None:
+    facts = [Fact(event, "b") for event in events]
     sent: list[Any] = []
     monkeypatch.setattr(notifier, "send_notice", lambda link, *notice: sent.append(notice))
     run = type("Run", (), {"has_keepers": False})

@@ -17,6 +17,7 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     RunQueued,
 )
+from ipexctl.common.journal_records import PartEnded, RunBegan
 from ipexctl.common.processes import user_name
 from ipexctl.remote.facts.read_other_runs import describe_own_run
 from ipexctl.remote.restart.keeper import WAKES, Keeper
@@ -58,8 +59,8 @@ class Host:
             queued_runs.keep_order(str(folder), start_order(host="node01"))
         if not lines or isinstance(lines[-1], AttemptBegins):
             kept = journal.create_journal(str(folder), "node01")
-            kept.add({"about": {}, "began": 5.0})
-            kept.add({"over": "ended"})
+            kept.add(RunBegan(journal.VERSION, {}, 5.0))
+            kept.add(PartEnded("ended", 0))
         return run
 
     def rows(self, newest: int = 0) -> dict[str, dict[str, Any]]:
@@ -138,7 +139,7 @@ def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_l
     killed = host.add_run(1, QUEUED, AttemptBegins(1, ["node01"]))
     other = host.add_run(2)  # it did not wait, and its command said what became of it
     path = Path(journal.path_of(str(host.root / "runs" / killed), "node01"))
-    about = path.read_bytes().rpartition(b"over")[0]
+    about = path.read_bytes().rpartition(b"PartEnded")[0]
     path.write_bytes(about)  # cut off
     reports = [read_on_host("node01", row) for row in host.rows().values()]
     assert {report.run for report in reports} == {killed, other}
@@ -166,7 +167,7 @@ def test_of_a_run_of_this_account_the_hosts_say_who_started_it(host: Host) -> No
     waiting = host.add_run(1, RunQueued(1000.0, {"by": "ann@desk", "command": "a.py"}))
     begun, unknown = host.add_run(2, STOPPED), host.add_run(3)
     kept = journal.create_journal(str(host.root / "runs" / begun), "node01")
-    kept.add({"about": {"by": "bob@laptop", "name": "bert"}, "began": 5.0})
+    kept.add(RunBegan(1, {"by": "bob@laptop", "name": "bert"}, 5.0))
     seen = [describe_own_run(str(host.root), run) for run in (waiting, begun, unknown)]
     account = user_name(os.getuid())
     assert [row["owner"] for row in seen] == ["ann@desk", "bob@laptop", account]

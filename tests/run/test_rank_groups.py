@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ipexctl.in_ranks
+from ipexctl.common.exchange_report import RankProcess
 
 IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
 TORCH = """
@@ -71,6 +73,12 @@ from torch.nn.parallel.distributed import DistributedDataParallel as DDP
 """
 
 
+def read_record(record: dict[str, Any]) -> RankProcess:
+    """As the host reads it."""
+    assert record["pid"] > 0
+    return RankProcess.read({**record, "main": True, "age": 0.0}).check()
+
+
 @pytest.fixture
 def said(tmp_path: Path):
     """What a rank 1 of 4 that ran a script has written, and its exit code."""
@@ -98,7 +106,7 @@ def said(tmp_path: Path):
         )  # fmt: skip
         files = sorted(site.glob("*.groups"))
         assert not list(site.glob("*.groups.*")), done.stderr
-        return done, [json.loads(path.read_text()) for path in files]
+        return done, [read_record(json.loads(path.read_text())) for path in files]
 
     return run
 
@@ -106,12 +114,16 @@ def said(tmp_path: Path):
 def test_a_rank_in_no_group_says_so_at_its_end(said):
     done, (one,) = said("sys.exit(3)")
     assert (done.returncode, done.stderr) == (3, "")
-    assert (one["rank"], one["ended"], one["joined"], one["groups"]) == (1, True, False, [])
-    assert (one["place"], one["torch"], one["others"]) == (None, "2.13.0", [])
+    assert (one.rank, one.ended, one.joined, one.groups) == (1, True, False, [])
+    assert (one.place, one.torch, one.others) == (None, "2.13.0", [])
 
 
 ALL, SOME = [[], "gloo"], [[1, 3], "gloo"]
 JOIN = "g = dist.init_process_group()\n"
+
+
+def rows_of(process: RankProcess) -> list[list[Any]]:
+    return [[group.ranks, group.backend, group.data, group.count] for group in process.groups]
 
 
 @pytest.mark.parametrize(
@@ -141,9 +153,9 @@ JOIN = "g = dist.init_process_group()\n"
 )
 def test_what_ran_in_each_group_is_told(said, script, groups):
     done, (one,) = said(JOIN + script)
-    assert (done.returncode, one["groups"]) == (int("Error" in done.stderr), groups)
-    assert (one["joined"], one["place"], one["world"], one["ended"]) == (True, 1, 4, True)
-    assert one["master"] == "10.0.0.1:29500"
+    assert (done.returncode, rows_of(one)) == (int("Error" in done.stderr), groups)
+    assert (one.joined, one.place, one.world, one.ended) == (True, 1, 4, True)
+    assert one.master == "10.0.0.1:29500"
 
 
 @pytest.mark.parametrize(
@@ -157,29 +169,29 @@ def test_what_ran_in_each_group_is_told(said, script, groups):
 )
 def test_without_a_recorder_the_constructor_of_ddp_is_the_proof(said, version, script, data):
     _, (one,) = said(JOIN + script, version, recorder="")
-    assert one["groups"][0][:3] == [*ALL, data]
+    assert rows_of(one)[0][:3] == [*ALL, data]
 
 
 def test_a_counter_of_another_backend_proves_nothing(said):
     _, (one,) = said(JOIN, KIND="Other")
-    assert one["groups"] == [[*ALL, None, 0]]
+    assert rows_of(one) == [[*ALL, None, 0]]
 
 
 @pytest.mark.parametrize("url", ["tcp://127.0.0.1:5000", "tcp://127.0.0.1:5000?rank=0"])
 def test_the_address_of_the_rendezvous_is_known_before_it_is_reached(said, url):
     _, (one,) = said(f"dist.rendezvous({url!r})\nos._exit(0)")
-    assert (one["master"], one["joined"], one["ended"]) == ("127.0.0.1:5000", True, False)
+    assert (one.master, one.joined, one.ended) == ("127.0.0.1:5000", True, False)
 
 
 def test_a_process_that_was_forked_has_a_record_of_its_own(said):
     child = "if os.fork() == 0:\n    dist.init_process_group()\n    os._exit(0)\nos.wait()\n"
     _, found = said(child)
-    assert sorted((one["joined"], one["ended"]) for one in found) == [(False, True), (True, False)]
+    assert sorted((one.joined, one.ended) for one in found) == [(False, True), (True, False)]
 
 
 def test_other_libraries_are_named(said):
     _, (one,) = said("sys.modules['mpi4py.MPI'] = sys\n")
-    assert one["others"] == ["mpi4py.MPI"]
+    assert one.others == ["mpi4py.MPI"]
 
 
 @pytest.mark.parametrize("breaks", ["del dist.get_rank, dist.rendezvous", "dist._world = None"])

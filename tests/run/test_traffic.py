@@ -12,6 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ipexctl.common.exchange_report import RankGroup
+from ipexctl.common.run_events import Exchanged
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run import rank_records
 from ipexctl.remote.run import traffic as module
@@ -133,7 +135,7 @@ def test_only_so_many_pairs_of_addresses_are_told_apart(traffic, monkeypatch):
         traffic.forget(("a", 1, f"b{number}", 2))
     assert traffic.sums() == {(3, "a", "b0"): [10, 20], (3, "a", "b1"): [10, 20],
                               (3, "", ""): [30, 60]}  # fmt: skip
-    assert all(row[1] for row in traffic.last_words()["moved"])
+    assert all(row[1] for row in traffic.last_report().moved)
 
 
 def test_a_kernel_without_counters_leaves_bytes_out(traffic, monkeypatch):
@@ -145,7 +147,7 @@ def test_a_kernel_without_counters_leaves_bytes_out(traffic, monkeypatch):
     monkeypatch.setattr(socket_table, "list_connections", refuse)
     rounds = iter([False, False, True])
     traffic.loop(lambda: next(rounds))
-    assert traffic.last_words()["moved"] == []
+    assert traffic.last_report().moved == ()
 
 
 def test_messages_that_are_cut_or_odd_are_passed_over():
@@ -158,8 +160,15 @@ def test_messages_that_are_cut_or_odd_are_passed_over():
 # --- what ranks say ------------------------------------------------------------------------------
 
 
+GROUP = {"ranks": [2, 3], "backend": "gloo", "data": True, "count": 7}
+SAID = {
+    "rank": 3, "seconds": 9.0, "ended": False, "joined": False, "master": "", "place": None,
+    "world": None, "torch": "2.13.0", "others": [], "groups": [],
+}  # fmt: skip
+
+
 def write(folder: Path, pid: int, at: int = 1, **more: object) -> None:
-    said = {"pid": pid, "rank": 3, "joined": False, **more}
+    said = {**SAID, "pid": pid, **more}
     (folder / f"{pid}-{at}.groups").write_text(json.dumps(said))
 
 
@@ -167,21 +176,37 @@ def test_of_a_rank_its_own_process_and_those_in_a_group_are_told(traffic, tmp_pa
     mine = os.getpid()
     write(tmp_path, mine)
     write(tmp_path, 77)  # a worker of a data loader
-    write(tmp_path, 78, joined=True)
+    write(tmp_path, 78, joined=True, groups=[GROUP])
     write(tmp_path, 79, joined=True, rank=9)  # not of this host
     (tmp_path / "80-1.groups").write_text('{"half')
     (tmp_path / "81-1.groups").write_text(" " * (rank_records.LARGEST + 1))
-    rows = traffic.last_words()["processes"]
-    said = sorted((row["rank"], row["main"], row["joined"]) for row in rows)
-    assert said == [(3, False, True), (3, True, False)]
-    assert all(0 <= row["age"] < 60 for row in rows)
-    assert traffic.last_words()["silent"] == ""
+    report = traffic.last_report()
+    main, worker = sorted(report.processes, key=lambda process: process.joined)
+    assert (main.rank, main.main, main.joined, main.groups) == (3, True, False, [])
+    assert (worker.rank, worker.main, worker.joined) == (3, False, True)
+    assert worker.groups == [RankGroup([2, 3], "gloo", True, 7)]
+    assert all(0 <= process.age < 60 for process in report.processes)
+    assert report.silent == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"groups": [7]}, {"groups": 7}, {"groups": [[[2, 3], "gloo", True, 7]]},
+        {"groups": [{**GROUP, "count": "7"}]}, {"others": "ray"}, {"others": [1]},
+        {"ended": None}, {"master": 1}, {"place": "0"}, {"seconds": None},
+    ],
+)  # fmt: skip
+def test_what_a_rank_wrote_in_another_form_is_left_out(traffic, tmp_path, more):
+    write(tmp_path, os.getpid(), **more)
+    write(tmp_path, 78, joined=True)
+    assert [process.main for process in traffic.last_report().processes] == [False]
 
 
 def test_a_process_that_replaced_itself_speaks_once(traffic, tmp_path):
     write(tmp_path, os.getpid(), 1000, torch="1.0")
     write(tmp_path, os.getpid(), 2000, torch="2.0")
-    assert [row["torch"] for row in traffic.last_words()["processes"]] == ["2.0"]
+    assert [process.torch for process in traffic.last_report().processes] == ["2.0"]
 
 
 def test_an_event_is_sent_when_a_rank_says_something_new(traffic, tmp_path, monkeypatch):
@@ -192,7 +217,8 @@ def test_an_event_is_sent_when_a_rank_says_something_new(traffic, tmp_path, monk
         rounds = iter(again)
         traffic.loop(lambda rounds=rounds: next(rounds))
         assert len(traffic.call.events) == 1
-    assert traffic.call.events[0]["complete"] is False
+    (event,) = traffic.call.events
+    assert isinstance(event, Exchanged) and not event.report.complete
 
 
 def test_what_ranks_said_stays_when_the_folder_is_gone_and_ranks_may_not_be_asked(tmp_path):
@@ -202,5 +228,5 @@ def test_what_ranks_said_stays_when_the_folder_is_gone_and_ranks_may_not_be_aske
     assert (records.read(), records.read()) == (True, False)
     (tmp_path / "5-1.groups").unlink()
     tmp_path.rmdir()
-    assert (records.read(), len(records.rows())) == (False, 1)
+    assert (records.read(), len(records.processes())) == (False, 1)
     assert "--no-inspect" in rank_records.Records(str(tmp_path), {"python_exit": ""}).silent

@@ -15,6 +15,7 @@ import pytest
 
 from ipexctl.remote.run_files import journal
 from ipexctl.stack.lock_file import render_lock
+from tests.made import journal_bytes
 from tests.run.test_ps_local import Here
 from tests.stack.test_lock import LOCK
 
@@ -87,11 +88,8 @@ def with_more_fields(value: Any) -> Any:
 def test_a_bundle_has_the_fields_that_are_named_and_no_others(here: Here) -> None:
     run(here)
     (path,) = (here.code.parent / "home/.ipexctl/runs").glob("*/journals/bignode")
-    kept = [record for record, _ in journal.iter_records(path.read_bytes())]
-    path.unlink()
-    path.touch(0o600)
-    for record in kept:
-        journal.append_record(str(path), with_more_fields(record))
+    kept = [document for document, _ in journal.iter_documents(path.read_bytes())]
+    path.write_bytes(journal_bytes(*map(with_more_fields, kept)))
     assert b"canary2" in path.read_bytes()
     _, files, _ = bundle(here, "bert")
     assert sorted(files) == OF_A_RUN

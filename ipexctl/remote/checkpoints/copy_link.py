@@ -10,7 +10,8 @@ import os
 import socket
 import time
 
-from ipexctl.common.copy_messages import CopierEnded
+from ipexctl.common.copy_messages import CopierEnded, CopierEvent
+from ipexctl.common.run_events import CopierReported
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.own_process import close_files, start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -81,7 +82,7 @@ def receive_packet(link: "socket.socket") -> "dict[str, Any] | None":
 
 def forward_copier_events(
     link: "socket.socket",
-    report: "Callable[[dict[str, Any]], object]",
+    report: "Callable[[CopierReported], object]",
     is_over: "Callable[[], bool]",
 ) -> None:
     """Forward the copier's messages to the hub, until `is_over()`."""
@@ -91,9 +92,9 @@ def forward_copier_events(
             message = receive_packet(link)
             if message is None:
                 if not is_over():
-                    report(CopierEnded().document())
+                    report(CopierReported(CopierEnded()))
                 return
-            report(message)
+            report(CopierReported(CopierEvent.read(message)))
 
     start_thread(loop)
 

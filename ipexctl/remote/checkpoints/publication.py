@@ -34,7 +34,6 @@ from ipexctl.remote.checkpoints.checkpoint_rules import choose_copy_host, list_m
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Callable
-    from typing import Any
 
     Answers = dict[str, PartFound | None]  # host -> its part as it was found; None: it has none
 
@@ -53,7 +52,7 @@ class Publication:
         """Take the hosts of the run. `groups`: the groups of each host in the hostfile."""
         self.hosts, self.groups = hosts, groups
         self.orders: "list[tuple[str, hub_orders.HostOrder]]" = []
-        self.facts: "list[dict[str, Any]]" = []
+        self.facts: "list[run_events.Fact]" = []
         # host -> (address, port) where it gives its parts
         self.places = {}  # type: dict[str, tuple[str, int]]
         self.answers = {}  # type: dict[str, Answers]  # by name
@@ -197,7 +196,7 @@ class Publication:
         event = run_events.Checkpoint(
             name, current.manifest.step, hosts, size, seconds, number=current.number
         )
-        self.facts.append(event.document())
+        self.facts.append(run_events.Fact(event))
 
     def on_failed(self, host: str, message: CopyFailed, now: float) -> None:
         """Choose another partner for the part, or try the checkpoint again later."""
@@ -355,8 +354,8 @@ class Publication:
         assert manifest is not None
         for host in self.hosts if writers else ():
             self.tell(host, WithdrawManifest(manifest.number))
-        fact = run_events.Checkpoint(manifest.name, withdrawn=True, number=manifest.number)
-        self.facts.append(fact.document())
+        event = run_events.Checkpoint(manifest.name, withdrawn=True, number=manifest.number)
+        self.facts.append(run_events.Fact(event))
 
     def tell(self, host: str, order: CopyOrder) -> None:
         self.orders.append((host, hub_orders.TellCopier(order)))
@@ -364,7 +363,7 @@ class Publication:
     def note(self, text: str) -> None:
         if text not in self.said:
             self.said.add(text)
-            self.facts.append(run_events.Noted(text).document())
+            self.facts.append(run_events.Fact(run_events.Noted(text)))
 
 
 def without_others(host: str, parts: "dict[str, PartFound]") -> "list[str]":

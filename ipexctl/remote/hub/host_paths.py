@@ -107,7 +107,9 @@ class UnansweredAddresses:
         self.own = set()  # type: set[str]  # addresses of this host
         self.told = set()  # type: set[str]
 
-    def report(self, rows: "list[tuple[SocketKey, int]]", now: float) -> "dict[str, Any] | None":
+    def report(
+        self, rows: "list[tuple[SocketKey, int]]", now: float
+    ) -> "run_events.Unanswered | None":
         """Return an event, or None if nothing changed. `rows`: (key, retries) of ranks' sockets."""
         self.since = {key: self.since.get(key, now) for key, retries in rows if retries}
         peers = {}  # type: dict[str, float]
@@ -120,4 +122,4 @@ class UnansweredAddresses:
             return None
         self.own, self.told = addresses, set(peers)
         longest = sorted(peers.items())[:MOST_ADDRESSES]
-        return run_events.Unanswered(sorted(addresses)[:MOST_ADDRESSES], longest).document()
+        return run_events.Unanswered(sorted(addresses)[:MOST_ADDRESSES], longest)

@@ -7,7 +7,9 @@ import queue
 import threading
 import time
 
-from ipexctl.common import copy_messages, hub_orders, run_events, watch_orders
+from ipexctl.common import hub_orders, run_events, watch_orders
+from ipexctl.common.copy_messages import CopierEvent, CopierServes
+from ipexctl.common.run_events import Event, Fact
 from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.checkpoints import publication
 from ipexctl.remote.connection import hub_link
@@ -23,7 +25,7 @@ if MYPY:
     from ipexctl.remote.run.supervisor import Supervisor
 
     Request = watch_orders.WatchOrder | run_events.Abandoned
-    Queued = tuple[str | None, Any]  # a host and its report, or None and a Request
+    Queued = tuple[str, "Event | InvalidMessage"] | Request  # the first: the report of a host
 
 CUT = "the connection ended"
 LOOK = 0.25  # seconds between looks at the clock
@@ -35,14 +37,21 @@ LAST_COPY = 60.0  # seconds for it to be copied
 UNCOPIED = "%s was lost after all ranks had ended with 0 (%s): the last checkpoint may have no copy"
 FROZEN = "it was frozen for %.0f s"
 GONE = 2.0  # seconds until a host counts as lost once another sign says so
+COPIER = run_events.CopierReported.__name__
 ENDED = "the supervisor of the run was killed there, or the host shut down"
 
 
-def is_failure(event: "dict[str, Any]") -> bool:
-    exit_state = event.get("ended")
-    if isinstance(exit_state, dict):
-        return judge.is_rank_failure(exit_state)
-    return event.get("event") == "exited" and event.get("code") != 0
+def is_failure(event: Event) -> bool:
+    if isinstance(event, run_events.Exited):
+        return event.code != 0
+    return isinstance(event, run_events.RankExited) and run_events.is_decisive(event)
+
+
+class InvalidMessage:
+    """A message of a host that cannot be read."""
+
+    def __init__(self, why: str, of_copies: bool) -> None:
+        self.why, self.of_copies = why, of_copies
 
 
 class Hub:
@@ -82,15 +91,20 @@ class Hub:
         start_thread(self.loop)
         return port
 
-    def report(self, event: "dict[str, Any]") -> None:
+    def report(self, event: Event) -> None:
         self.inbox.put((self.name, event))
 
-    def take(self, host: str, event: "dict[str, Any]") -> None:
-        self.inbox.put((host, event))
+    def take(self, host: str, document: "Any") -> None:
+        """Take an event of another host."""
+        try:
+            self.inbox.put((host, Event.read(document).check()))
+        except Exception as e:  # the host has another version, or a bug
+            of_copies = isinstance(document, dict) and document.get("kind") == COPIER
+            self.inbox.put((host, InvalidMessage("%.200r" % e, of_copies)))
 
     def ask(self, order: "Request") -> None:
         """Queue a request of a command that watches the run, or the news that it has ended."""
-        self.inbox.put((None, order))
+        self.inbox.put(order)
 
     def loop(self) -> None:
         try:
@@ -98,7 +112,7 @@ class Hub:
                 self.turn()
         except Exception:
             bug = bug_document()["what"]
-            self.publish([run_events.make_host_fact(self.name, run_events.Broken(bug))])
+            self.publish([Fact(run_events.Broken(bug), self.name)])
             self.tell_all(hub_orders.Stop(bug))
 
     def turn(self) -> None:
@@ -107,9 +121,9 @@ class Hub:
         now = time.monotonic()
         if self.link is not None and self.link.longest_freeze() > self.supervisor.lease:
             self.judge.record_lost_host(self.name, FROZEN % self.link.longest_freeze(), now)
-        for host, event in events:
-            if host is not None:
-                self.take_report(host, event, now)
+        for event in events:
+            if isinstance(event, tuple):
+                self.take_report(*event, now)
             else:
                 self.take_request(event, now)
         if now >= self.next_look:
@@ -142,30 +156,37 @@ class Hub:
             pass
         return events
 
-    def take_report(self, host: str, event: "dict[str, Any]", now: float) -> None:
+    def take_report(self, host: str, event: "Event | InvalidMessage", now: float) -> None:
         """Pass a host's event to the part that handles it: sweep, checkpoints or judge."""
-        if event.get("event") == "swept":
-            self.swept[host] = run_events.Swept.read(event).survivors
+        if isinstance(event, InvalidMessage):
+            if event.of_copies:  # the run goes on without copies
+                self.note_invalid_copier(host, event.why)
+            else:
+                self.judge.record_invalid_message(host, now)
+        elif isinstance(event, run_events.Swept):
+            self.swept[host] = event.survivors
             self.count_swept()
-        elif "kind" in event:
-            self.take_checkpoint(host, event, now)
+        elif isinstance(event, run_events.CopierReported):
+            self.take_checkpoint(host, event.event, now)
         else:
             if is_failure(event):
                 self.report_lost_peers(host, now)
-            self.hurried = self.hurried or event.get("event") == "stop"
+            self.hurried = self.hurried or isinstance(event, run_events.StopAsked)
             self.judge.take(host, event, now)
 
-    def take_checkpoint(self, host: str, event: "dict[str, Any]", now: float) -> None:
-        """Pass a message about checkpoints on; an invalid one is noted, and the run continues."""
+    def take_checkpoint(self, host: str, event: CopierEvent, now: float) -> None:
+        """Pass a message about checkpoints on; one that cannot be is noted, and the run goes on."""
         try:
-            message = copy_messages.CopierEvent.read(event).check()
-            if isinstance(message, copy_messages.CopierServes):
+            if isinstance(event, CopierServes):
                 address = self.link.address(host) if self.link and host in self.others else ""
-                message.address = address or self.run.address
-            self.checkpoints.take(host, message, now)
-        except Exception:  # an invalid message: the run goes on
-            text = "checkpoints: %s sent an invalid message (%s)" % (host, bug_document()["what"])
-            self.publish([run_events.Noted(text).document()])
+                event.address = address or self.run.address
+            self.checkpoints.take(host, event, now)
+        except Exception:
+            self.note_invalid_copier(host, bug_document()["what"])
+
+    def note_invalid_copier(self, host: str, why: str) -> None:
+        text = "checkpoints: %s sent an invalid message (%s)" % (host, why)
+        self.publish([Fact(run_events.Noted(text))])
 
     def count_swept(self) -> None:
         if set(self.swept) | self.judge.lost >= set(self.others):
@@ -220,7 +241,7 @@ class Hub:
         orders, self.checkpoints.orders = orders + self.checkpoints.orders, []
         facts, self.checkpoints.facts = facts + self.checkpoints.facts, []
         if is_over and not self.over_sent:
-            facts.append(run_events.Over(self.judge.over, self.judge.is_success()).document())
+            facts.append(Fact(run_events.Over(self.judge.over, self.judge.is_success())))
         for host, order in orders:
             self.send(host, order)
         if facts:
@@ -231,7 +252,7 @@ class Hub:
             self.tell_all(hub_orders.Stop(self.judge.over))
             self.count_swept()  # lost hosts will not report
 
-    def publish(self, facts: "list[dict[str, Any]]") -> None:
+    def publish(self, facts: "list[Fact]") -> None:
         """Record facts in the journal of every host, so that any of them can report the run."""
         self.supervisor.note_facts(facts)
         for host in self.others:
@@ -296,8 +317,8 @@ class HubSpoke:
             self.hub_is_known = True
             self.link.connect(order.address, order.port)
 
-    def report(self, event: "dict[str, Any]") -> None:
-        self.link.send(event)
+    def report(self, event: Event) -> None:
+        self.link.send(event.document())
 
     def starter_gone(self, why: str) -> None:
         """Stop if the hub's address is still unknown: only the starting command can send it."""
@@ -311,7 +332,7 @@ class HubSpoke:
         if self.link.was_connected():
             self.paths.listen(self.hub, silence, now)
         for text, cut in self.paths.news(now):
-            self.supervisor.note_facts([run_events.Noted(text, cut).document()])
+            self.supervisor.note_facts([Fact(run_events.Noted(text, cut))])
         host, why = self.hub, ""
         if self.link.longest_freeze() > lease:
             host, why = self.supervisor.plan.host, FROZEN % self.link.longest_freeze()
@@ -321,10 +342,10 @@ class HubSpoke:
             why = ENDED
         if why and host == self.hub and self.supervisor.succeeded:
             text = UNCOPIED % (self.hub, why)
-            self.supervisor.note_facts([run_events.Noted(text).document()])
+            self.supervisor.note_facts([Fact(run_events.Noted(text))])
             self.supervisor.stop(text)
         elif why:  # only this host can record it here
-            self.supervisor.note_facts([run_events.make_host_fact(host, run_events.HostLost(why))])
+            self.supervisor.note_facts([Fact(run_events.HostLost(why), host)])
             self.supervisor.stop("%s was lost: %s" % (host, why))
 
     def finish(self, survivors: int) -> "dict[str, int]":

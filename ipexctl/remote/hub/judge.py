@@ -5,12 +5,13 @@ watch the run. The caller empties both. `over`: why the run has to be stopped.
 """
 
 from ipexctl.common import hub_orders, run_events
+from ipexctl.common.run_events import Event, Fact, is_decisive
 from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.hub import host_paths, mpi_launch, stall
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
+    from collections.abc import Callable
 
 FAIL_GRACE = 3.0  # seconds after the first failure for the other ranks' last output
 LOST_GRACE = 1.0
@@ -31,7 +32,7 @@ class Judge:
         self.world = sum(len(ranks) for ranks in self.ranks.values())
         self.began = now
         self.orders: "list[tuple[str, hub_orders.HostOrder]]" = []
-        self.facts = []  # type: list[dict[str, Any]]
+        self.facts: "list[Fact]" = []
         self.over = ""
         self.deadline = None  # type: float | None  # when the remaining processes are killed
         self.begun = False  # all hosts were ready, and the ranks are started
@@ -53,14 +54,16 @@ class Judge:
 
     # -- what comes --
 
-    def take(self, host: str, event: "dict[str, Any]", now: float) -> None:
+    def take(self, host: str, event: Event, now: float) -> None:
         if self.over or host in self.lost:
             return
         try:
-            message = run_events.read_run_event(event)
-            getattr(self, "on_%s" % message.event)(host, message, now)
-        except Exception:  # the host has another version, or a bug
-            self.record_lost_host(host, "the host sent an invalid message", now)
+            self.HANDLERS[type(event)](self, host, event, now)
+        except Exception:  # the host has a bug
+            self.record_invalid_message(host, now)
+
+    def record_invalid_message(self, host: str, now: float) -> None:
+        self.record_lost_host(host, "the host sent an invalid message", now)
 
     def tick(self, now: float) -> None:
         """Do what is due: --timeout, stalls, cut connections, and the deadline for the end."""
@@ -202,18 +205,16 @@ class Judge:
         ran = len(self.started)
         self.fact(run_events.ProgramEnded(program, code, killed, error[:4096], ran, alive), host)
 
-    def on_rank(self, host: str, event: run_events.Event, now: float) -> None:
-        if isinstance(event, run_events.RankRefused):
-            self.over = event.refused[:400]
-            self.fact(run_events.RankRefused(self.over), host)
-        elif isinstance(event, run_events.RankStarted):
-            self.started.add(event.rank)
-            self.stall.moved(now)
-            self.fact(event, host)
-        elif isinstance(event, run_events.RankExited):
-            self.handle_rank_end(host, event, now)
+    def on_rank_refused(self, host: str, event: run_events.RankRefused, now: float) -> None:
+        self.over = event.refused[:400]
+        self.fact(run_events.RankRefused(self.over), host)
 
-    def handle_rank_end(self, host: str, event: run_events.RankExited, now: float) -> None:
+    def on_rank_started(self, host: str, event: run_events.RankStarted, now: float) -> None:
+        self.started.add(event.rank)
+        self.stall.moved(now)
+        self.fact(event, host)
+
+    def on_rank_exited(self, host: str, event: run_events.RankExited, now: float) -> None:
         """Record a rank's end. A failed rank's wrapper stays: MPI would end the others at once."""
         rank, exit_state = event.rank, event.ended
         succeeded = self.ended[rank] = exit_state.code == 0
@@ -254,6 +255,21 @@ class Judge:
 
     def on_looked(self, host: str, event: run_events.LookDone, now: float) -> None:
         self.stall.take(host, event.number, event.computes)
+
+    HANDLERS: "dict[type[Event], Callable[..., None]]" = {
+        run_events.Ready: on_ready,
+        run_events.Launch: on_launch,
+        run_events.Unlaunch: on_unlaunch,
+        run_events.Exited: on_exited,
+        run_events.RankRefused: on_rank_refused,
+        run_events.RankStarted: on_rank_started,
+        run_events.RankExited: on_rank_exited,
+        run_events.RankFrozen: on_frozen,
+        run_events.Unanswered: on_unanswered,
+        run_events.StopAsked: on_stop,
+        run_events.Quiet: on_quiet,
+        run_events.LookDone: on_looked,
+    }
 
     def look_for_stall(self, now: float) -> None:
         """Look for a stall; also send the signal that waits for the last look."""
@@ -321,26 +337,12 @@ class Judge:
         if host not in self.lost:
             self.orders.append((host, order))
 
-    def fact(self, event: run_events.Event, host: "str | None" = None) -> None:
+    def fact(self, event: Event, host: str = "") -> None:
         """Record an event. `host`: the host that it is about."""
-        fact = run_events.make_host_fact(host, event) if host else event.document()
-        self.facts.append(fact)
-        self.decided = self.decided or is_decisive(fact)
-
-
-def is_rank_failure(exit_state: "dict[str, object]") -> bool:
-    """Return whether a rank with this end failed."""
-    return exit_state["code"] != 0
+        self.facts.append(Fact(event, host))
+        self.decided = self.decided or is_decisive(event)
 
 
 def by_signal(code: int) -> bool:
     """Return whether a signal ended an MPI program. A shell around it exits with 128 + signal."""
     return code < 0 or 128 < code < 128 + 65
-
-
-def is_decisive(fact: "dict[str, Any]") -> bool:
-    """Return whether this fact ends the run, unless an earlier one has."""
-    if fact.get("event") != "rank":
-        return fact.get("event") not in ("note", "go", "stalled", "moving", "checkpoint")
-    exit_state = fact.get("ended")
-    return "refused" in fact or (isinstance(exit_state, dict) and is_rank_failure(exit_state))

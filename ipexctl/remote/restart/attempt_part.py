@@ -4,10 +4,12 @@ import os
 import time
 
 from ipexctl.common import run_events
+from ipexctl.common.journal_records import FactNoted, OwnRankEnded, PartEnded
 from ipexctl.common.keeper_messages import PartFailed, PartOver, PartReady
+from ipexctl.common.run_events import Fact
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.supervisor_messages import EventSent, StartFailed, SupervisorMessage
 from ipexctl.remote.checkpoints import checkpoint_rules
-from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import control
@@ -33,7 +35,7 @@ class Part:
         self.folder = os.path.join(keeper.runs, self.run_id)
         self.journal = journal.JournalReader(journal.path_of(self.folder, self.order.host))
         self.began = time.monotonic()
-        self.facts = []  # type: list[dict[str, Any]]
+        self.facts: "list[Fact]" = []
         self.well = False
         self.unfinished = {rank.rank for rank in self.order.ranks}  # or failed
         self.seconds = 0.0
@@ -64,12 +66,11 @@ class Part:
             frame = link.read()
             if frame is None:
                 return
-            header = frame[0]
-            if header.get("event") == "ready":
-                keeper.take(keeper.name, PartReady(self.attempt, header["port"]))
-            elif "error" in header:
-                problem = str(header["error"].get("what"))
-                keeper.take(keeper.name, PartFailed(self.attempt, problem))
+            message = SupervisorMessage.read(frame[0])
+            if isinstance(message, EventSent) and isinstance(message.event, run_events.Ready):
+                keeper.take(keeper.name, PartReady(self.attempt, message.event.port))
+            elif isinstance(message, StartFailed):
+                keeper.take(keeper.name, PartFailed(self.attempt, message.failure["what"]))
 
     def look(self, now: float) -> None:
         """Read the journal; check once per second whether supervisor or guardian is alive."""
@@ -89,29 +90,35 @@ class Part:
 
     def read(self) -> None:
         """Update the state of this part from new records of its journal."""
-        for record, _ in self.journal.new():
-            self.seconds = record.get("at", self.seconds)
-            fact = record.get("fact")
-            if "ended" in record and not self.facts and not judge.is_rank_failure(record["how"]):
-                self.unfinished.discard(record["ended"])
-            if isinstance(fact, dict) and fact.get("event") == "over":
-                self.well = self.well or fact.get("well") is True
-            elif isinstance(fact, dict) and fact.get("event") == run_events.RanksSucceeded.event:
-                self.well = self.well or not self.facts
-            elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
-                self.take_checkpoint(fact)
-            elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
-                self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
-            if "over" in record:
+        for written, _ in self.journal.new():
+            self.seconds, record = written.at or self.seconds, written.record
+            if isinstance(record, OwnRankEnded):
+                if not self.facts and record.ended.code == 0:
+                    self.unfinished.discard(record.rank)
+            elif isinstance(record, FactNoted):
+                self.take_fact(record.fact)
+            elif isinstance(record, PartEnded):
                 self.ended = True
 
-    def take_checkpoint(self, fact: "dict[str, Any]") -> None:
+    def take_fact(self, fact: Fact) -> None:
+        event = fact.event
+        if isinstance(event, run_events.Over):
+            self.well = self.well or event.well
+        elif isinstance(event, run_events.RanksSucceeded):
+            self.well = self.well or not self.facts
+        elif isinstance(event, run_events.Checkpoint):
+            self.take_checkpoint(event)
+        elif run_events.is_decisive(event) and len(self.facts) < FACTS:
+            if isinstance(event, run_events.RankExited):
+                fact = fact.replace(event=event.replace(tail=event.tail[-TAIL:]))
+            self.facts.append(fact)
+
+    def take_checkpoint(self, event: run_events.Checkpoint) -> None:
         """Note a complete checkpoint. The one from which the attempt began stays until there are
         two: a restart may have to skip the first."""
-        is_complete = not fact.get("withdrawn")
-        self.checkpoints += 1 if is_complete else -1
-        self.complete = str(fact.get("name")) if is_complete else ""
-        self.number = int(fact.get("number") or 0)
+        self.checkpoints += -1 if event.withdrawn else 1
+        self.complete = "" if event.withdrawn else event.name
+        self.number = event.number
         if self.checkpoints >= checkpoint_rules.KEPT:
             self.keeper.copies.release(self.order)
 
@@ -121,7 +128,7 @@ class Part:
         rank_wrapper.kill_all(self.run_id, NO_PROCESS)
         if not self.facts and self.seen:
             why = "its supervisor and its guardian have disappeared"
-            self.facts.append(run_events.make_host_fact(self.order.host, run_events.HostLost(why)))
+            self.facts.append(Fact(run_events.HostLost(why), self.order.host))
 
     def end(self) -> "PartOver":
         """Return how this part ended, as the leader has to know it."""

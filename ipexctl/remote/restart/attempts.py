@@ -2,6 +2,7 @@
 
 from ipexctl.common import frames
 from ipexctl.common.attempt_record import RunEnded
+from ipexctl.common.supervisor_messages import KeeperStarted
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
@@ -25,7 +26,7 @@ def op_spare(call: "Call", **order: "Any") -> "dict[str, Any]":
     link = frames.of_socket(call.agent.guardian)
     link.write(order)
     frame = link.read()
-    if frame is None or "kept" not in frame[0]:
+    if frame is None or KeeperStarted.kind_of(frame[0]) is None:
         raise Failure("the keeper of this spare did not start", slug="spare-not-ready")
     return {}
 

@@ -25,6 +25,7 @@ from ipexctl.common.keeper_messages import (
     PartOver,
 )
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
+from ipexctl.common.run_events import Fact, HostLost
 from ipexctl.remote.checkpoints.checkpoint_rules import LAID_OUT
 from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpoint
 from ipexctl.remote.restart import attempt_orders, restart_policy
@@ -125,7 +126,7 @@ class Leader:
         if self.first_report is None:
             self.first_report = now
         facts = [fact for report in reports for fact in report.facts]
-        lost = {fact.get("host") for fact in facts if fact.get("event") == "lost"}
+        lost = {fact.host for fact in facts if isinstance(fact.event, HostLost)}
         # one that is not connected, and that no host lost, may be back at once
         awaited = (set(record.hosts) & reached | set(record.hosts) - lost) - set(parts)
         if not awaited or now - self.first_report > GATHER:
@@ -147,7 +148,7 @@ class Leader:
     ) -> "AttemptEnded":
         """Return the AttemptEnded line, from the reports of hosts that have ended their part."""
         reports = [parts[host] for host in self.names if host in parts]
-        facts = max([[], *(report.facts for report in reports)], key=len)
+        facts: "list[Fact]" = max([[], *(report.facts for report in reports)], key=len)
         lasted = max((report.seconds for report in reports), default=0.0)
         last, complete = max([(0, ""), *((report.number, report.complete) for report in reports)])
         self.ended = now - max((report.ago for report in reports), default=0.0)
@@ -156,7 +157,7 @@ class Leader:
         silent = [host for host in self.record.hosts if host not in parts]
         lost = [host for host in silent if host not in reached] or min(silent, list(parts), key=len)
         end = restart_policy.classify_ending(
-            facts or [{"event": "lost", "host": host} for host in lost], lasted, self.path_test()
+            facts or [Fact(HostLost(""), host) for host in lost], lasted, self.path_test()
         )
         present = reached | set(parts) | set(end["lost"])
         away = [host for host in self.record.hosts if host not in present]

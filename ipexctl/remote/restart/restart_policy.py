@@ -3,17 +3,17 @@
 import posixpath
 import re
 
+from ipexctl.common import run_events
 from ipexctl.common.attempt_record import AttemptEnded
 from ipexctl.common.described_ends import describe_program_end
+from ipexctl.common.run_events import Fact
 from ipexctl.remote.checkpoints.checkpoint_rules import find_member
-from ipexctl.remote.hub.judge import is_rank_failure
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Callable, Container, Iterable
     from typing import Any
 
-    Fact = dict[str, Any]
     Ending = dict[str, Any]  # fields of AttemptEnded
 
 AT_ONCE = 60.0  # seconds; a failure before that will probably repeat
@@ -40,26 +40,29 @@ def classify_ending(
 ) -> "Ending":
     """Return how an attempt ended, as fields of AttemptEnded. `facts`: those that ended it, in
     order (remote/hub/judge.py); `is_of_checkpoint`: whether a path is one of a checkpoint."""
-    for fact in facts:
-        event = fact.get("event")
-        if event == "asked" and fact.get("by") == STALLED:
-            return make_ending(True, "it stood still")
-        if event in ("asked", "timeout", "abandoned"):
-            return make_ending(False, {"asked": STOPPED, "timeout": "--timeout"}.get(event, ""))
-    lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
+    for event in (fact.event for fact in facts):
+        if isinstance(event, run_events.EndAsked):
+            stalled = event.by == STALLED
+            return make_ending(True, "it stood still") if stalled else make_ending(False, STOPPED)
+        if isinstance(event, run_events.TimedOut):
+            return make_ending(False, "--timeout")
+        if isinstance(event, run_events.Abandoned):
+            return make_ending(False, "")
+    lost = [fact.host for fact in facts if isinstance(fact.event, run_events.HostLost)]
     if lost:
         return make_ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
-    killed = [fact for fact in facts if fact.get("event") == "program" and fact.get("killed")]
+    programs = [fact.event for fact in facts if isinstance(fact.event, run_events.ProgramEnded)]
+    killed = [program for program in programs if program.killed]
     for fact in facts:
-        if fact.get("event") == "rank" and is_rank_failure(fact.get("ended") or {"code": 0}):
-            if not (killed and fact["ended"].get("lost")):  # else that took its wrapper along
-                return of_rank(fact, seconds, is_of_checkpoint)
-            fact = killed[0]
-        if fact.get("event") == "frozen":
-            return make_ending(True, "a rank was stopped on %s" % fact.get("host"))
-        if fact.get("event") == "program":
-            fact = killed[0] if killed else fact
-            return make_ending(True, describe_program(fact))
+        event = fact.event
+        if isinstance(event, run_events.RankExited) and run_events.is_decisive(event):
+            if killed and event.ended.lost:  # that took its wrapper along
+                return make_ending(True, describe_program(killed[0]))
+            return of_rank(event, fact.host, seconds, is_of_checkpoint)
+        if isinstance(event, run_events.RankFrozen):
+            return make_ending(True, "a rank was stopped on %s" % fact.host)
+        if isinstance(event, run_events.ProgramEnded):
+            return make_ending(True, describe_program(killed[0] if killed else event))
     return make_ending(False, "how it ended is not known" if not facts else "it did not begin")
 
 
@@ -67,27 +70,32 @@ def make_ending(again: bool, why: str, error: str = "", lost: "Iterable[str]" = 
     return {"again": again, "why": why, "error": error, "lost": sorted(set(lost))}
 
 
-def describe_program(fact: "Fact") -> str:
+def describe_program(event: run_events.ProgramEnded) -> str:
     """Say which program ended, and how: there is none of MPI in a run without it."""
-    return "%s %s" % (fact.get("who"), describe_program_end(fact.get("code")))
+    return "%s %s" % (event.who, describe_program_end(event.code))
 
 
-def of_rank(fact: "Fact", seconds: float, is_of_checkpoint: "Callable[[str], bool]") -> "Ending":
+def of_rank(
+    event: run_events.RankExited,
+    host: str,
+    seconds: float,
+    is_of_checkpoint: "Callable[[str], bool]",
+) -> "Ending":
     """Return how a failed rank ended the attempt, and whether a restart can help."""
-    end = fact["ended"]
-    lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
+    end = event.ended
+    lines = [line for line in event.tail.splitlines() if line.strip()]
     last_line = _RANK.sub("", lines[-1].strip())[:200] if lines else ""
     error = last_line if _ERROR.match(last_line) else ""
-    ending = "signal %s" % end["signal"] if end.get("signal") else "exit code %s" % end.get("code")
-    ending = "killed" if end.get("lost") else ending
-    why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), error or ending)
+    ending = "signal %s" % end.signal if end.signal else "exit code %s" % end.code
+    ending = "killed" if end.lost else ending
+    why = "rank %s on %s: %s" % (event.rank, host, error or ending)
     missing = _MISSING.match(error)
     is_curable = missing is not None and is_of_checkpoint(missing.group(1))
     if (_INCURABLE.match(error) and not is_curable) or _USAGE.match(last_line):
         return make_ending(False, "%s: a restart does not change that" % why)
-    if seconds < AT_ONCE and "oom-rank" in (end.get("hints") or []):
+    if seconds < AT_ONCE and "oom-rank" in end.hints:
         return make_ending(False, "%s: its memory ran out at once" % why)
-    killed = end.get("signal") == 9 or end.get("lost")  # then its output does not show the cause
+    killed = end.signal == 9 or end.lost  # then its output does not show the cause
     return make_ending(True, why, "" if killed else "%s %s" % (ending, _NUMBER.sub("0", error)))
 
 

@@ -11,7 +11,9 @@ import signal
 import time
 
 from ipexctl.common import run_events
+from ipexctl.common.journal_records import FactNoted, PartEnded
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.supervisor_messages import KeeperStarted, StartFailed, SupervisorKilled
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug_document, failure_document
 from ipexctl.remote.own_process import no_core_dump
@@ -43,7 +45,7 @@ def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None
     if keep is not None and order.restart_plan:
         keep(order)
         if order.spare:
-            link.write({"kept": True})
+            link.write(KeeperStarted().document())
             os._exit(0)
     if order.secret:
         no_core_dump()
@@ -52,7 +54,7 @@ def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None
         scratch = scratch_folder.make_scratch_folder()
     except (OSError, Failure) as e:
         failure = e if isinstance(e, Failure) else supervisor.cannot_write(e, "/tmp")
-        link.write({"error": failure_document(failure)})
+        report_failure(link, failure_document(failure))
         os._exit(0)
     start_time = time.monotonic()
     notices = start_notifier(order)  # before this process adopts what it forks
@@ -73,7 +75,7 @@ def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None
         note_end(order, killed, len(survivors), time.monotonic() - start_time)
         notices.report_end("failed", "%s was lost: %s" % (order.host, killed))
         try:
-            link.write({"killed": killed, "survivors": len(survivors)})
+            link.write(SupervisorKilled(killed, len(survivors)).document())
         except OSError:
             pass  # the agent has gone
     life_sign.close()  # the guardian will record nothing more
@@ -102,13 +104,12 @@ def start_notifier(order: StartOrder) -> "notifier.RunNotices":
 def note_end(order: StartOrder, killed: str, survivors: int, seconds: float) -> None:
     """Record how and when this host's part of the run ended, in place of the supervisor."""
     # the supervisor began when the guardian did
-    end = {"at": round(seconds, 3)}  # type: dict[str, object]
     try:
         top = root_folder.prepare_root(order.root)
         path = journal.path_of(os.path.join(top, "runs", order.run_id), order.host)
-        lost = run_events.make_host_fact(order.host, run_events.HostLost(killed))
-        journal.append_record(path, dict(end, fact=lost))
-        journal.append_record(path, dict(end, over=killed, survivors=survivors))
+        lost = run_events.Fact(run_events.HostLost(killed), order.host)
+        journal.append_record(path, FactNoted(lost), seconds)
+        journal.append_record(path, PartEnded(killed, survivors), seconds)
     except (OSError, Failure):
         pass  # a full disk, or no journal yet
 
@@ -135,7 +136,7 @@ def become_supervisor(
 
 def report_failure(link: "Frames", error: "dict[str, str]") -> None:
     try:
-        link.write({"error": error})
+        link.write(StartFailed(error).document())
     except OSError:
         pass  # the agent has gone
 

@@ -12,7 +12,8 @@ import time
 
 from ipexctl.common import notify_command, run_events
 from ipexctl.common.described_ends import describe_program_end, describe_rank_end
-from ipexctl.remote.hub import judge
+from ipexctl.common.journal_records import FactNoted
+from ipexctl.common.run_events import Fact
 from ipexctl.remote.own_process import close_files
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run_files import journal, run_folders
@@ -23,8 +24,6 @@ if MYPY:
 
     from ipexctl.common.run_orders import HubOrder
     from ipexctl.remote.main import Call
-
-    Fact = dict[str, Any]
 
 NAME = "ipexctl-notify"  # as `ps -o comm` shows it
 CLAIM = 10.0  # seconds in which a command that watches the run may claim the event
@@ -73,8 +72,8 @@ def serve_notices(
     folders = [folder, *sorted(glob.glob(glob.escape(folder) + "-r*"))]
     journals = [*filter(os.path.exists, (journal.path_of(f, host) for f in folders))]
     for failure in filter(None, failures if journals else ()):
-        fact = run_events.Noted(failure).document()
-        journal.append_record(journals[-1], {"fact": fact})
+        fact = run_events.Fact(run_events.Noted(failure))
+        journal.append_record(journals[-1], FactNoted(fact))
 
 
 def send_notice(link: "socket.socket | None", key: str, state: str, cause: str = "") -> None:
@@ -97,13 +96,13 @@ class RunNotices:
 
     def take_facts(self, facts: "list[Fact]") -> None:
         for fact in facts:
-            event = fact.get("event")
-            if event == "stalled" and self.first is None:
-                cause = "no progress for %.0f s" % fact["seconds"]
-                send_notice(self.link, "stalled-%d" % fact["number"], "stalled", cause)
-            elif event == "over":
-                self.report_end(*describe_end(self.first, fact.get("well", False)))
-            elif self.first is None and judge.is_decisive(fact):
+            event = fact.event
+            if isinstance(event, run_events.Stalled) and self.first is None:
+                cause = "no progress for %.0f s" % event.seconds
+                send_notice(self.link, "stalled-%d" % event.number, "stalled", cause)
+            elif isinstance(event, run_events.Over):
+                self.report_end(*describe_end(self.first, event.well))
+            elif self.first is None and run_events.is_decisive(event):
                 self.first = fact
 
     def report_end(self, state: str, cause: str) -> None:
@@ -113,21 +112,34 @@ class RunNotices:
 
 def describe_end(fact: "Fact | None", succeeded: bool = False) -> "tuple[str, str]":
     """Return how a run ended: its state and the cause. `fact`: the one that ended it, or None."""
-    if fact is None or fact.get("event") == run_events.RanksSucceeded.event:
-        succeeded = succeeded or fact is not None
+    if fact is None:
         return ("done", "") if succeeded else ("failed", "")
-    event, host = fact.get("event"), fact.get("host")
-    if event == "lost":
-        return "failed", "%s was lost: %s" % (host, fact.get("why"))
-    if event in ("asked", "abandoned"):
-        return "stopped", str(fact.get("by") or fact.get("why"))
-    if event == "program":
-        return "failed", "%s %s" % (fact["who"], describe_program_end(fact["code"]))
-    if event != "rank" or "refused" in fact:
-        return "failed", str(fact.get("what") or fact.get("refused") or event)
-    end = fact["ended"]
-    how = describe_rank_end(end.get("code"), end.get("signal"), end.get("lost", False))
-    return "failed", "rank %s on %s %s" % (fact["rank"], host, how)
+    event = fact.event
+    if isinstance(event, run_events.RanksSucceeded):
+        return "done", ""
+    if isinstance(event, run_events.EndAsked):
+        return "stopped", event.by
+    if isinstance(event, run_events.Abandoned):
+        return "stopped", event.why
+    return "failed", describe_failure(event, fact.host)
+
+
+def describe_failure(event: run_events.Event, host: str) -> str:
+    if isinstance(event, run_events.HostLost):
+        return "%s was lost: %s" % (host, event.why)
+    if isinstance(event, run_events.ProgramEnded):
+        return "%s %s" % (event.who, describe_program_end(event.code))
+    if isinstance(event, run_events.RankExited):
+        end = event.ended
+        how = describe_rank_end(end.code, end.signal, end.lost)
+        return "rank %d on %s %s" % (event.rank, host, how)
+    if isinstance(event, run_events.Broken):
+        return event.what
+    if isinstance(event, run_events.RankRefused):
+        return event.refused
+    if isinstance(event, run_events.RankFrozen):
+        return "rank %d on %s was stopped" % (event.rank, host)
+    return "--timeout" if isinstance(event, run_events.TimedOut) else ""
 
 
 def claim_event(folder: str, key: str) -> bool:

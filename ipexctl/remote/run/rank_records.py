@@ -2,7 +2,9 @@
 
 import os
 import time
+from contextlib import suppress
 
+from ipexctl.common.exchange_report import RankProcess
 from ipexctl.common.files import read_json
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -45,9 +47,9 @@ class Records:
                 self.known[name] = mark + (read_json(path) or {},)
         return self.known != before
 
-    def rows(self) -> "list[Record]":
-        """Return the records of processes started by the wrapper and of those in a group: other
-        processes that import torch, such as data loader workers, say nothing about the rank."""
+    def processes(self) -> "tuple[RankProcess, ...]":
+        """Return the processes started by the wrapper and those in a group: others that import
+        torch, such as data loader workers, say nothing about the rank."""
         rows = {}
         for _, (written, _, record) in sorted(self.known.items()):
             pid, rank = record.get("pid"), record.get("rank")  # type: Any, Any
@@ -55,5 +57,6 @@ class Records:
             if is_main or (record.get("joined") and rank in self.pids):
                 age = round(max(0.0, time.time() - written), 1)
                 # the last one, if the process has replaced itself
-                rows[pid] = dict(record, main=is_main, age=age)
-        return list(rows.values())
+                with suppress(TypeError, AttributeError):  # a script wrote the file
+                    rows[pid] = RankProcess.read(dict(record, main=is_main, age=age)).check()
+        return tuple(rows.values())

@@ -7,6 +7,7 @@ import threading
 import time
 
 from ipexctl.common import run_events
+from ipexctl.common.journal_records import OwnRankEnded, OwnRankStarted
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote import own_process
 from ipexctl.remote.own_process import start_thread
@@ -100,7 +101,7 @@ class Ranks:
         if code is not None:
             exit_state.code, exit_state.signal, exit_state.at_exit = code, None, exit_state.signal
         if exit_state.code == 0 or not self.supervisor.is_ending(end_time):  # else we killed it
-            self.supervisor.note({"ended": number, "how": exit_state.document()}, sync=True)
+            self.supervisor.note(OwnRankEnded(number, exit_state), sync=True)
             self.supervisor.report(run_events.RankExited(number, exit_state, tail))
         self.running.discard(number)
         reader.next()  # the wrapper stays until the hub has recorded its end
@@ -124,7 +125,7 @@ class Ranks:
                 self.supervisor.sampler.add(number, pid, message["wrapper"])
                 self.supervisor.traffic.add(number, pid, message["wrapper"])
                 placement = message.get("where")
-                self.supervisor.note({"started": number})
+                self.supervisor.note(OwnRankStarted(number))
                 self.supervisor.report(run_events.RankStarted(number, pid, placement))
             elif "ended" in message:
                 self.forget(number)

@@ -3,6 +3,7 @@
 import os
 import time
 
+from ipexctl.common import run_events
 from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
@@ -13,9 +14,23 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     RunQueued,
 )
+from ipexctl.common.journal_records import (
+    FactNoted,
+    LogBegan,
+    LogEnded,
+    LookNoted,
+    OwnRankEnded,
+    OwnRankStarted,
+    PaceNoted,
+    PartEnded,
+    RanksSignalled,
+    ResultNoted,
+    RunBegan,
+    WrittenRecord,
+)
 from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.common.run_events import Fact
 from ipexctl.remote import root_folder
-from ipexctl.remote.hub import judge
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import attempt_lines, journal, queued_runs, run_folders
@@ -24,14 +39,15 @@ MYPY = False  # importing typing would cost a host more than the rest of this mo
 if MYPY:
     from typing import Any
 
+    from ipexctl.common.journal_records import JournalRecord
     from ipexctl.remote.main import Call
 
-    Record = dict[str, Any]  # of a journal, or a line of the record of a run with --restarts
+    Record = dict[str, Any]
 
 FACTS, END = 64, 2000  # facts by which the run ended, and characters of each failed rank's output
 MOST_RECORDS = 4000  # records in an answer, the first and the last ones
 MOST_VALUES = 100000  # of samples: an answer holds five times as many
-LEFT_OUT = ("look", "log", "log-end", "result", "about")
+LEFT_OUT = (LookNoted, LogBegan, LogEnded, ResultNoted, RunBegan)
 LAST = 4096  # bytes of a log in which the last lines are looked for
 RECENT, LONGEST = 8, 200  # last lines that have a number, and characters of each
 
@@ -67,7 +83,8 @@ def op_list(
         data = journal.read_journal_bytes(journal.path_of(folder, name))
         records = journal.parse_records(data)
         # after a supervisor was killed, its guardian still has to record how that ended
-        alive = alive or (guarded and not any("over" in record for record in records))
+        has_end = any(isinstance(written.record, PartEnded) for written in records)
+        alive = alive or (guarded and not has_end)
         lines = list(attempt_lines.read_lines(folder_of_first, name))
         queued = find_queued_run(lines, kept, asleep) if run == first_run else {}
         if not records and not any(data) and not queued:
@@ -78,24 +95,29 @@ def op_list(
         row = dict(summarize_journal(records), run=run, host=name, alive=alive, kept=kept)
         last, recent = read_last_lines(folder, records)
         row.update(last=last, recent=recent, unreadable=not records and not queued)
-        row.update(waits=answer.waits, leads=answer.leads)
-        row.update(away=answer.away, keepers=answer.keepers)
+        row.update(waits=answer.waits, leads=answer.leads, away=answer.away, keepers=answer.keepers)
         row["before"] = [waiting.document() for waiting in answer.before]
         row["bytes"] = disk_use.size_of(folder) if sizes else None
         row.update(summarize_attempts(lines, run))
         row.update({"waited": bool(queued)} if records else queued)
-        if not alive and row["over"] is None and row["result"] is None and row["began"]:
-            duration = run_folders.last_written(folder) - row["began"]  # its end was not recorded
-            row["seconds"] = max(row["seconds"], duration)
-        age = time.time() - row["began"] if alive and row["began"] else 0.0
-        if row["stall"] is not None:
-            known_until = row["decided"] or (age if alive else row["seconds"])
-            row["stall"] = max(0.0, known_until - row["stall"])
-        else:
-            row["look"], row["ends"] = None, []
-        row["cut"] = [[hosts, max(0.0, age - since)] for hosts, since in row["cut"] if age]
+        set_durations(row, folder)
         rows.append(row)
     return {"runs": rows}
+
+
+def set_durations(row: "dict[str, Any]", folder: str) -> None:
+    """Set how long the run has lasted, stalled and been cut off, as of now."""
+    alive, began = row["alive"], row["began"]
+    if not alive and row["over"] is None and row["result"] is None and began:
+        duration = run_folders.last_written(folder) - began  # its end was not recorded
+        row["seconds"] = max(row["seconds"], duration)
+    age = time.time() - began if alive and began else 0.0
+    if row["stall"] is not None:
+        known_until = row["decided"] or (age if alive else row["seconds"])
+        row["stall"] = max(0.0, known_until - row["stall"])
+    else:
+        row["look"], row["ends"] = None, []
+    row["cut"] = [[hosts, max(0.0, age - since)] for hosts, since in row["cut"] if age]
 
 
 def find_queued_run(lines: "list[RecordLine]", kept: bool, asleep: bool) -> "dict[str, Any]":
@@ -169,15 +191,28 @@ def name_in(folder: str, name: str) -> str:
     return (alive_names + names)[0] if len(alive_names) == 1 or len(names) == 1 else name
 
 
+def find_plan(records: "list[WrittenRecord]") -> "Any":
+    """Return the plan of a run that has begun, None if it has not."""
+    events = [fact.event for fact in list_facts(records)]
+    plans = [event.plan for event in events if isinstance(event, run_events.Begun)]
+    return plans[-1] if plans else None
+
+
+def list_facts(records: "list[WrittenRecord]") -> "list[Fact]":
+    return [w.record.fact for w in records if isinstance(w.record, FactNoted)]
+
+
+def when_began(records: "list[WrittenRecord]") -> "float | None":
+    """Return when the run began, by the clock of the host."""
+    times = [w.record.began for w in records if isinstance(w.record, RunBegan)]
+    return times[0] if times else None
+
+
 def op_plan(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
     """{root, known_as, run_id} -> {plan, age}: the plan of a run that has begun; age in seconds."""
-    folder = run_folders.folder_of(root, run_id)
-    plan, began = None, time.time()
-    for record in journal.read_journal(folder, known_as):
-        fact = record.get("fact")
-        source = fact if isinstance(fact, dict) and "plan" in fact else record
-        plan, began = source.get("plan", plan), record.get("began", began)
-    return {"plan": plan, "age": int(max(0.0, time.time() - began))}
+    records = journal.read_journal(run_folders.folder_of(root, run_id), known_as)
+    began = when_began(records) or time.time()
+    return {"plan": find_plan(records), "age": int(max(0.0, time.time() - began))}
 
 
 def op_why(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
@@ -189,17 +224,16 @@ def op_why(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, An
     """
     folder = run_folders.folder_of(root, run_id)
     records = journal.read_journal(folder, known_as)
-    facts = [record.get("fact") for record in records]
-    plans = [fact["plan"] for fact in facts if isinstance(fact, dict) and "plan" in fact]
+    paces = [w.record.last_minute for w in records if isinstance(w.record, PaceNoted)]
     reply = control.ask_supervisor(folder, known_as, {"look": True}) or {}
     return {
         "alive": reply.get("alive") is True,
         "quiet": reply.get("quiet", 0.0),
         "computes": reply.get("computes") is True,
         "look": reply.get("look"),
-        "pace": reply.get("pace") or next((r["pace"] for r in records if "pace" in r), None),
-        "plan": plans[-1] if plans else None,
-        "ends": [end for fact in facts for end in rank_end(fact)],
+        "pace": reply.get("pace") or (paces[0] if paces else None),
+        "plan": find_plan(records),
+        "ends": [end.document() for end in list_rank_ends(list_facts(records))],
     }
 
 
@@ -208,35 +242,47 @@ def op_tails(
 ) -> "dict[str, Any]":
     """{root, known_as, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
     of ranks on those hosts, as far as this host has them."""
-    folder = run_folders.folder_of(root, run_id)
     tails = []
-    for record in journal.read_journal(folder, known_as):
-        fact = record.get("fact")
-        if isinstance(fact, dict) and fact.get("host") in hosts and fact.get("tail"):
-            tails.append([fact["host"], fact.get("rank"), fact["tail"]])
-    return {"tails": [row for row in tails if type(row[1]) is int and isinstance(row[2], str)]}
+    for fact in list_facts(journal.read_journal(run_folders.folder_of(root, run_id), known_as)):
+        event = fact.event
+        if isinstance(event, run_events.RankExited) and fact.host in hosts and event.tail:
+            tails.append([fact.host, event.rank, event.tail])
+    return {"tails": tails}
 
 
 def op_record(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
-    """{root, known_as, run_id} -> {began, records, samples}: facts, and what its ranks did last.
+    """{root, known_as, run_id} -> {began, records: [WrittenRecord], samples}: facts, and what its
+    ranks did last.
 
     `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
     """
     folder = run_folders.folder_of(root, run_id)
     records = journal.read_journal(folder, known_as)
-    began = next((row["began"] for row in records if "began" in row), 0.0)
-    rows = [shorten_tail(row) for row in records if not any(name in row for name in LEFT_OUT)]
-    if len(rows) > MOST_RECORDS:
-        rows = rows[: MOST_RECORDS // 2] + rows[-MOST_RECORDS // 2 :]
+    kept = [written for written in records if not isinstance(written.record, LEFT_OUT)]
+    if len(kept) > MOST_RECORDS:
+        kept = kept[: MOST_RECORDS // 2] + kept[-MOST_RECORDS // 2 :]
     samples = journal.read_lines(journal.samples_path(folder, known_as))
-    return {"began": began, "records": rows, "samples": thin_samples(samples)}
+    return {
+        "began": when_began(records) or 0.0,
+        "records": [shorten_record(written).document() for written in kept],
+        "samples": thin_samples(samples),
+    }
 
 
-def shorten_tail(record: "Record") -> "Record":
-    fact = record.get("fact")
-    if isinstance(fact, dict) and isinstance(fact.get("tail"), str):
-        return dict(record, fact=dict(fact, tail=fact["tail"][-END:]))
-    return record
+def shorten_record(written: WrittenRecord) -> WrittenRecord:
+    record = written.record
+    if not isinstance(record, FactNoted):
+        return written
+    return written.replace(record=FactNoted(shorten_tail(record.fact, END)))
+
+
+def shorten_tail(fact: "Fact", characters: int) -> "Fact":
+    """Return the fact with so much of a rank's output, if it is the end of a rank."""
+    event = fact.event
+    if not isinstance(event, run_events.RankExited):
+        return fact
+    tail = event.tail[-characters:] if characters else ""
+    return fact.replace(event=event.replace(tail=tail))
 
 
 def thin_samples(samples: "list[Record]") -> "list[Record]":
@@ -253,8 +299,8 @@ def op_stop(
     return {"asked": control.ask_supervisor(folder, known_as, order) is not None}
 
 
-def summarize_journal(records: "list[Record]") -> "dict[str, Any]":
-    """Summarize the records of a journal in one pass; unknown ones are skipped.
+def summarize_journal(records: "list[WrittenRecord]") -> "dict[str, Any]":
+    """Summarize the records of a journal in one pass.
 
     {format, about, began, seconds, started, ok, over, result, begun: whether all hosts became
     ready, facts: those that ended the run, in order, own: the same from this host alone, used if
@@ -263,71 +309,91 @@ def summarize_journal(records: "list[Record]") -> "dict[str, Any]":
     when a stalled run last made progress, look: what the ranks here did then, ends: facts of ranks
     that had ended by then; later ends follow from how the run was ended}
     """
-    unknown = ("format", "over", "result", "decided", "stall", "look")
-    summary = dict.fromkeys(unknown)  # type: dict[str, Any]
-    summary.update(about={}, began=0.0, seconds=0.0, went=0.0, begun=False)
-    summary.update(facts=[], own=[], cut=[], ends=[])
-    started_ranks, ended_ranks, ok_count, closing = set(), set(), 0, False
-    rank_ends = []  # type: list[Record]
-    for record in records:
-        if "about" in record:
-            summary["about"], summary["began"] = record["about"], record.get("began")
-            summary["format"] = record.get("version")
-        elif isinstance(record.get("started"), int):
-            started_ranks.add(record["started"])
-        elif isinstance(record.get("ended"), int) and record["ended"] not in ended_ranks:
-            ended_ranks.add(record["ended"])
-            end = record.get("how")
-            if isinstance(end, dict) and "code" in end and not judge.is_rank_failure(end):
-                ok_count += 1
-            elif not closing:
-                add_fact(summary["own"], {"event": "rank", "rank": record["ended"], "ended": end})
-        elif "asked" in record:
-            add_fact(summary["own"], {"event": "asked", "by": record["asked"], "seconds": 0})
-        elif "over" in record:
-            summary["over"] = record["over"]
-        elif "look" in record:
-            summary["look"], summary["ends"] = record.get("ranks"), list(rank_ends)
-        elif "result" in record:
-            summary["result"] = record["result"]
-        elif isinstance(record.get("fact"), dict):
-            fact = record["fact"]
-            take_fact(summary, fact, record.get("at", 0.0))
-            rank_ends += rank_end(fact)
-            closing = closing or record["fact"].get("event") == "over"  # later ends follow from it
-        summary["seconds"] = record.get("at", summary["seconds"])
-    return dict(summary, started=len(started_ranks), ok=ok_count)
+    summary = JournalSummary()
+    for written in records:
+        summary.take(written.record, written.at)
+        summary.values["seconds"] = written.at or summary.values["seconds"]
+    facts = [fact.document() for fact in summary.facts]
+    own, ends = [[f.document() for f in rows] for rows in (summary.own, summary.ends)]
+    counts = {"started": len(summary.started), "ok": summary.ok}
+    return dict(summary.values, facts=facts, own=own, ends=ends, **counts)
 
 
-def rank_end(fact: object) -> "list[Record]":
-    """Return [the fact, without the rank's output] if it is the end of a rank, else []."""
-    return [dict(fact, tail="")] if isinstance(fact, dict) and "ended" in fact else []
+class JournalSummary:
+    def __init__(self) -> None:
+        unknown = ("format", "over", "result", "decided", "stall", "look")
+        self.values = dict.fromkeys(unknown)  # type: dict[str, Any]
+        self.values.update(about={}, began=0.0, seconds=0.0, went=0.0, begun=False, cut=[])
+        self.facts: "list[Fact]" = []
+        self.own: "list[Fact]" = []
+        self.rank_ends: "list[Fact]" = []
+        self.ends: "list[Fact]" = []  # those up to the last look
+        self.started, self.ended = set(), set()  # type: set[int], set[int]
+        self.ok = 0
+        self.closing = False
+
+    def take(self, record: "JournalRecord", at: float) -> None:
+        if isinstance(record, RunBegan):
+            self.values.update(about=record.about, began=record.began, format=record.version)
+        elif isinstance(record, OwnRankStarted):
+            self.started.add(record.rank)
+        elif isinstance(record, OwnRankEnded):
+            self.take_end(record)
+        elif isinstance(record, RanksSignalled):
+            add_fact(self.own, Fact(run_events.EndAsked(record.why, 0)))
+        elif isinstance(record, PartEnded):
+            self.values["over"] = record.why
+        elif isinstance(record, LookNoted):
+            self.values["look"], self.ends = record.ranks, list(self.rank_ends)
+        elif isinstance(record, ResultNoted):
+            self.values["result"] = record.result
+        elif isinstance(record, FactNoted):
+            self.take_fact(record.fact, at)
+
+    def take_end(self, record: OwnRankEnded) -> None:
+        if record.rank in self.ended:
+            return
+        self.ended.add(record.rank)
+        if record.ended.code == 0:
+            self.ok += 1
+        elif not self.closing:
+            add_fact(self.own, Fact(run_events.RankExited(record.rank, record.ended)))
+
+    def take_fact(self, fact: Fact, seconds: float) -> None:
+        """Add a fact that the hub sent to all hosts."""
+        event, values = fact.event, self.values
+        self.rank_ends += list_rank_ends([fact])
+        if isinstance(event, run_events.Begun):
+            values["begun"], values["went"] = True, seconds
+        elif isinstance(event, run_events.Stalled):
+            values["stall"] = seconds - event.seconds
+        elif isinstance(event, run_events.Moving):
+            values["stall"] = None
+        elif isinstance(event, run_events.Noted) and event.cut is not None:
+            values["cut"] = [[hosts, seconds - age] for hosts, age in event.cut]
+        elif run_events.is_decisive(event):
+            values["decided"] = values["decided"] or seconds
+            add_fact(self.facts, shorten_tail(fact, END))
+        self.closing = self.closing or isinstance(event, run_events.Over)  # later ends follow
 
 
-def take_fact(summary: "dict[str, Any]", fact: "Record", seconds: float) -> None:
-    """Add a fact that the hub sent to all hosts."""
-    if fact.get("event") == "go":
-        summary["begun"], summary["went"] = True, seconds
-    elif fact.get("event") == "stalled":
-        summary["stall"] = seconds - fact["seconds"]
-    elif fact.get("event") == "moving":
-        summary["stall"] = None
-    elif "cut" in fact:
-        summary["cut"] = [[hosts, seconds - age] for hosts, age in fact["cut"]]
-    elif judge.is_decisive(fact):
-        summary["decided"] = summary["decided"] or seconds
-        add_fact(summary["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
+def list_rank_ends(facts: "list[Fact]") -> "list[Fact]":
+    """Return the facts about the ends of ranks, without their output."""
+    ends = [fact for fact in facts if isinstance(fact.event, run_events.RankExited)]
+    return [shorten_tail(fact, 0) for fact in ends]
 
 
-def add_fact(facts: "list[Record]", fact: "Record") -> None:
+def add_fact(facts: "list[Fact]", fact: "Fact") -> None:
     if len(facts) < FACTS:
         facts.append(fact)
 
 
-def read_last_lines(folder: str, records: "list[Record]") -> "tuple[list[Any] | None, list[str]]":
+def read_last_lines(
+    folder: str, records: "list[WrittenRecord]"
+) -> "tuple[list[Any] | None, list[str]]":
     """Return the last line of the lowest rank that started here, as [rank, text], and its last
     lines that have a number, in which there may be a step and a loss."""
-    ranks = [record["started"] for record in records if isinstance(record.get("started"), int)]
+    ranks = [w.record.rank for w in records if isinstance(w.record, OwnRankStarted)]
     if not ranks:
         return None, []
     text = run_folders.end_of_log(folder, min(ranks), LAST)

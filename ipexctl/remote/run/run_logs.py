@@ -3,6 +3,8 @@
 import os
 import time
 
+from ipexctl.common.journal_records import OwnRankStarted
+from ipexctl.common.run_events import Fact, LogSizes, Pong
 from ipexctl.common.watch_orders import Shown
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import control
@@ -36,10 +38,9 @@ def op_read(
 ) -> "dict[str, Any]":
     """{root, known_as, run_id, ranks, lines, since, times, follow, window} -> {ranks: those shown}
 
-    Emits `log` as during a run. `ranks`: [] for all; `lines`: the last ones of each rank, null
+    Emits LogPart as during a run. `ranks`: [] for all; `lines`: the last ones of each rank, null
     for all; `since`: only the output of the last seconds, null for all. Without `follow`, one
-    rank after the other. Receives {shown: bytes}. `times`: before a rank's first `log`, an event
-    `sizes` has rows of [time, size], and `first`, the offset of the first `log`.
+    rank after the other. Receives Shown. `times`: LogSizes is before a rank's first LogPart.
     """
     folder = run_folders.folder_of(root, run_id)
     follower = log_follower.Follower(call, window)
@@ -59,7 +60,7 @@ def op_read(
                     offset = os.stat(path).st_size
                 if times:
                     rows = read_log_growth(history, rank, path)
-                    call.emit({"event": "sizes", "key": rank, "rows": rows, "first": offset})
+                    call.emit(Fact(LogSizes(rank, rows, offset)).document())
                 follower.add(rank, path, offset)
                 if not follow:
                     follower.finish(rank)
@@ -70,14 +71,14 @@ def op_read(
             return {"ranks": shown_ranks}
         if time.monotonic() - last_beat > BEAT:
             last_beat = time.monotonic()
-            call.emit({"event": "alive"})
+            call.emit(Fact(Pong()).document())
         time.sleep(EVERY)
 
 
 def list_started_ranks(folder: str, host: str) -> "list[int]":
     """Return the ranks that started, by the journal; by the logs if another version wrote it."""
     records = journal.read_journal(folder, host)
-    ranks = {record["started"] for record in records if type(record.get("started")) is int}
+    ranks = {w.record.rank for w in records if isinstance(w.record, OwnRankStarted)}
     return sorted(ranks) or run_folders.ranks_with_logs(folder)
 
 
@@ -101,14 +102,14 @@ def sizes_before(history: "History", since: "float | None") -> "tuple[Sizes, flo
     return (earlier[-1] if earlier else {}), cutoff
 
 
-def read_log_growth(history: "History", rank: int, path: str) -> "list[list[float]]":
+def read_log_growth(history: "History", rank: int, path: str) -> "list[tuple[float, float]]":
     """Return rows of [time, size] for a rank; the last one is its log as it is now."""
     status = os.stat(path)
-    rows = [[0.0, 0]]  # type: list[list[float]]
+    rows = [(0.0, 0)]  # type: list[tuple[float, float]]
     for written_at, sizes in history + [(status.st_mtime, {str(rank): status.st_size})]:
         size = sizes.get(str(rank), 0)
         if size >= rows[-1][1]:
-            rows.append([written_at, size])
+            rows.append((written_at, size))
     return rows
 
 

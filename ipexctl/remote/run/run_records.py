@@ -2,6 +2,14 @@
 
 import os
 
+from ipexctl.common.journal_records import (
+    FactNoted,
+    InputsNoted,
+    JournalRecord,
+    PaceNoted,
+    RunBegan,
+)
+from ipexctl.common.run_events import Begun
 from ipexctl.remote.run import run_list, run_logs
 from ipexctl.remote.run_files import journal, run_folders
 
@@ -13,7 +21,6 @@ if MYPY:
 
 MOST_LOG, PART = 128 << 10, 8 << 10  # bytes: of a longer log, parts from all of it
 MOST_SIZES = 1000  # rows by which a log is dated
-KINDS = ("inputs", "whole")  # records, besides the plan
 
 
 def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> "dict[str, Any]":
@@ -24,11 +31,12 @@ def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> "di
         folder = run_folders.folder_of(root, run_id)
         name = run_list.name_in(folder, known_as)
         records = journal.read_journal(folder, name)
-        began = next((row["began"] for row in records if "began" in row), 0.0)
-        kept = [row for row in records if any(kind in row for kind in KINDS) or has_plan(row)]
+        kept = [written.document() for written in records if is_of_page(written.record)]
+        began = run_list.when_began(records) or 0.0
         call.emit({"event": "run", "run": run_id, "began": began, "records": kept})
         history = run_logs.size_rows(journal.sizes_path(folder, name))
-        ranks = next((row["about"].get("ranks", 1) for row in records if "about" in row), 1)
+        abouts = [w.record.about for w in records if isinstance(w.record, RunBegan)]
+        ranks = abouts[0].get("ranks", 1) if abouts else 1
         here = run_logs.list_started_ranks(folder, name)
         for rank in sorted({0, ranks - 1}.intersection(here)):
             path = run_folders.log_of(folder, rank)
@@ -41,8 +49,11 @@ def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> "di
     return {}
 
 
-def has_plan(record: "dict[str, Any]") -> bool:
-    return isinstance(record.get("fact"), dict) and "plan" in record["fact"]
+def is_of_page(record: JournalRecord) -> bool:
+    """Return whether the page needs the record: the inputs, the plan, and what ranks did in all."""
+    if isinstance(record, FactNoted):
+        return isinstance(record.fact.event, Begun)
+    return isinstance(record, (InputsNoted, PaceNoted))
 
 
 def read_parts(path: str) -> "tuple[list[list[int]], bytes]":

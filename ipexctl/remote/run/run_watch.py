@@ -10,7 +10,27 @@ import threading
 import time
 
 from ipexctl.common import frames, run_events, watch_orders
+from ipexctl.common.exchange_report import ExchangeReport
+from ipexctl.common.journal_records import (
+    FactNoted,
+    JournalRecord,
+    LogBegan,
+    LogEnded,
+    LookNoted,
+    PartEnded,
+    ResultNoted,
+)
+from ipexctl.common.run_events import Event, Fact
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.supervisor_messages import (
+    EventSent,
+    JournalGrew,
+    PartReport,
+    StartFailed,
+    SupervisorDone,
+    SupervisorKilled,
+    SupervisorMessage,
+)
 from ipexctl.common.waiting import wait_until
 from ipexctl.common.watch_orders import WatchOrder, WatchStart
 from ipexctl.remote.failure import Failure
@@ -25,8 +45,7 @@ if MYPY:
     from ipexctl.common.frames import Frames
     from ipexctl.remote.main import Call
 
-    Record = dict[str, Any]
-    Report = dict[str, Any]  # the last one: as the supervisor makes it
+    Report = dict[str, Any]  # a PartReport
 
 PATIENCE = 10.0  # seconds for the supervisor to end on its own, when the controller is gone
 LOOK = 0.5  # seconds between looks into the journal, if no change is reported
@@ -59,7 +78,7 @@ def op_conclude(
 ) -> "dict[str, Any]":
     """{root, known_as, run_id, result: {exit_code, ended_by, cause}} -> {}: record the result."""
     folder = run_folders.folder_of(root, run_id)
-    journal.append_record(journal.path_of(folder, known_as), {"result": result})
+    journal.append_record(journal.path_of(folder, known_as), ResultNoted(result))
     return {}
 
 
@@ -77,9 +96,7 @@ class RunWatch:
         self.journal = journal.JournalReader(journal.path_of(folder, order.host))
         self.follower = log_follower.Follower(call, order.window)
         self.offsets = dict(order.logs)
-        # as read from the journal
-        self.survivors = None  # type: int | None
-        self.traffic = None  # type: dict[str, Any] | None
+        self.ended_part: "PartEnded | None" = None  # as read from the journal
         self.lock = threading.Lock()
         self.last_heard = time.monotonic()
         self.over = threading.Event()
@@ -102,27 +119,31 @@ class RunWatch:
 
     def look(self) -> None:
         with self.lock:
-            for record, seconds in self.journal.new():
-                self.take(record, seconds)
+            for written, position in self.journal.new():
+                self.take(written.record, position)
 
     def look_often(self) -> None:
         while not self.over.wait(LOOK):
             self.look()
 
-    def take(self, record: "Record", seconds: int) -> None:
+    def take(self, record: JournalRecord, position: int) -> None:
         """Forward a record of the journal to the controller if it does not have it yet."""
-        if "log" in record:
-            key = record["log"]
-            path = os.path.join(self.logs, os.path.basename(str(record.get("file"))))
-            self.follower.add(key, path, self.offsets.get(key, 0))
-        elif "log-end" in record:
-            self.follower.finish(record["log-end"])
-        elif "over" in record:
-            self.survivors, self.traffic = record.get("survivors", 0), record.get("traffic")
-        elif "fact" in record and self.asked.facts and seconds > self.asked.at:
-            self.call.emit(dict(record["fact"], at=seconds))
-        elif "look" in record and seconds > self.asked.at:
-            self.call.emit(run_events.RanksLooked(record["look"], record["ranks"]).document())
+        if isinstance(record, LogBegan):
+            path = os.path.join(self.logs, os.path.basename(record.file))
+            self.follower.add(record.key, path, self.offsets.get(record.key, 0))
+        elif isinstance(record, LogEnded):
+            self.follower.finish(record.key)
+        elif isinstance(record, PartEnded):
+            self.ended_part = record
+        elif position <= self.asked.at:
+            return
+        elif isinstance(record, FactNoted) and self.asked.facts:
+            self.call.emit(record.fact.replace(at=position).document())
+        elif isinstance(record, LookNoted):
+            self.emit(run_events.RanksLooked(record.number, record.ranks))
+
+    def emit(self, event: Event) -> None:
+        self.call.emit(Fact(event).document())
 
     # -- from the supervisor --
 
@@ -132,52 +153,49 @@ class RunWatch:
             frame = link.read()
             if frame is None:
                 return self.wait_for_guardian(SWEPT)
-            header = frame[0]
-            if "event" in header:
-                self.event(header)
-            elif "over" in header:
-                return self.ended(header["over"])
-            elif "error" in header:
-                raise Failure(**header["error"])
-            else:
-                return self.ended(self.make_last_report(header["survivors"], header["killed"]))
+            message = SupervisorMessage.read(frame[0])
+            if isinstance(message, EventSent):
+                self.emit(message.event)
+            elif isinstance(message, JournalGrew):
+                self.take_new_records(message)
+            elif isinstance(message, SupervisorDone):
+                return self.ended(message.report)
+            elif isinstance(message, StartFailed):
+                raise Failure(**message.failure)
+            elif isinstance(message, SupervisorKilled):
+                return self.ended(self.make_last_report(message.survivors, message.killed))
 
-    def event(self, event: "dict[str, Any]") -> None:
-        if event["event"] != "noted":
-            self.call.emit(event)
-        elif event["record"] is None:
+    def take_new_records(self, message: JournalGrew) -> None:
+        if message.unwritten is None:
             self.look()
         else:  # the journal could not be written
             with self.lock:
-                self.take(event["record"], self.asked.at + 1)
+                self.take(message.unwritten, self.asked.at + 1)
 
     def wait_for_guardian(self, seconds: float) -> "Report":
         """Wait up to `seconds` for the guardian to record the end."""
 
         def is_swept() -> bool:
             self.look()
-            return self.survivors is not None
+            return self.ended_part is not None
 
         swept = wait_until(is_swept, seconds, 0.1)
         killed = "" if swept else "the supervisor of the run and its guardian have disappeared"
-        return self.ended(self.make_last_report(self.survivors, killed))
+        survivors = self.ended_part.survivors if self.ended_part else None
+        return self.ended(self.make_last_report(survivors, killed))
 
-    def make_last_report(self, survivors: "int | None", killed: str = "") -> "Report":
-        report = {"survivors": survivors, "logs": self.logs, "found": {}}  # type: Report
-        report["killed"] = killed
-        return dict(report, traffic=self.traffic) if self.traffic else report
+    def make_last_report(self, survivors: "int | None", killed: str = "") -> PartReport:
+        exchanged = (self.ended_part and self.ended_part.exchanged) or ExchangeReport()
+        return PartReport(survivors, self.logs, traffic=exchanged, killed=killed)
 
-    def ended(self, report: "Report") -> "Report":
+    def ended(self, report: PartReport) -> "Report":
         """Report the surviving processes, then send the rest of the output, and return `report`."""
         self.over.set()
         self.look()
-        self.swept(report["survivors"])
+        if report.survivors is not None:
+            self.emit(run_events.Swept(report.survivors, self.follower.left()))
         self.follower.close()
-        return report
-
-    def swept(self, survivors: "int | None") -> None:
-        if survivors is not None:
-            self.call.emit(run_events.Swept(survivors, self.follower.left()).document())
+        return report.document()
 
     # -- from the controller --
 

@@ -12,11 +12,29 @@ import threading
 import time
 
 from ipexctl.common import hub_orders, run_events, watch_orders
+from ipexctl.common.journal_records import (
+    FactNoted,
+    InputsNoted,
+    JournalRecord,
+    LogBegan,
+    LogEnded,
+    LookNoted,
+    PaceNoted,
+    PartEnded,
+    RanksSignalled,
+    RunBegan,
+)
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.supervisor_messages import (
+    EventSent,
+    JournalGrew,
+    PartReport,
+    SupervisorDone,
+)
 from ipexctl.remote import root_folder
 from ipexctl.remote.checkpoints import copy_link
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.hub import hub, judge
+from ipexctl.remote.hub import hub
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import (
@@ -41,8 +59,6 @@ if MYPY:
 
     Key = int | str  # of a log: a rank, or a program
     Record = dict[str, Any]
-
-NOTED = {"event": "noted", "record": None}
 
 
 def run_supervisor(
@@ -121,10 +137,9 @@ class Supervisor:
             )
         except OSError as e:
             raise cannot_write(e, self.dir) from None
-        record = {"version": journal.VERSION, "about": self.plan.about, "began": time.time()}
-        self.note(record, sync=True)
+        self.note(RunBegan(journal.VERSION, self.plan.about, time.time()), sync=True)
         shared_inputs = self.plan.run.inputs if self.plan.run else {}
-        self.add({"inputs": dict(self.plan.inputs, **shared_inputs)})
+        self.add(InputsNoted(dict(self.plan.inputs, **shared_inputs)))
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)
@@ -142,9 +157,9 @@ class Supervisor:
             self.emit(run_events.Ready(port))
             survivors = len(self.end(self.orders()))
             outcome = self.part.finish(survivors)
-            report = {"survivors": survivors, "logs": self.logs, "found": outcome}
-            report.update(traffic=self.traffic.last_words(), pace=self.pace.last_minute())
-            self.watchers.tell_last({"over": report})
+            exchanged, pace = self.traffic.last_report(), self.pace.last_minute()
+            report = PartReport(survivors, self.logs, outcome, exchanged, pace=pace)
+            self.watchers.tell_last(SupervisorDone(report))
         finally:
             listener.close()
 
@@ -158,7 +173,7 @@ class Supervisor:
         if is_starter:
             self.last_heard = time.monotonic()
         if isinstance(order, watch_orders.Ping):
-            watcher.put(run_events.Pong().document())
+            watcher.put(EventSent(run_events.Pong()))
         elif isinstance(order, watch_orders.EndPart):
             self.stop("ended")
         else:
@@ -197,7 +212,7 @@ class Supervisor:
                 self.ranks.links.get(order.rank), {"noted": True, "ok": True}
             )
         elif isinstance(order, hub_orders.SignalRanks):
-            self.note({"asked": order.why})
+            self.note(RanksSignalled(order.why))
             self.ranks.signal(order.signal)
         elif isinstance(order, hub_orders.Look):
             start_thread(self.look, order.number)
@@ -212,38 +227,37 @@ class Supervisor:
                 self.ranks.launches.get(order.key), {"refused": order.why}
             )
 
-    def note(self, record: "Record", sync: bool = False, last: bool = False) -> None:
+    def note(self, record: JournalRecord, sync: bool = False, last: bool = False) -> None:
         """Append a record to the journal, and tell the watchers that there is a new one."""
         self.add(record, sync, last)
-        self.emit(NOTED)
+        self.watchers.tell(JournalGrew())
 
-    def add(self, record: "Record", sync: bool = False, last: bool = False) -> None:
+    def add(self, record: JournalRecord, sync: bool = False, last: bool = False) -> None:
         """Append a record to the journal, with the seconds since the run began here."""
         with self.writing:
             if self.journal is None:
                 return
-            record = dict(record, at=round(time.monotonic() - self.began, 3))
-            written = self.journal.add(record, sync)
+            written = self.journal.add(record, time.monotonic() - self.began, sync)
             if last:
                 self.journal.trim()
         if not written:
-            self.emit(dict(NOTED, record=record))
+            self.watchers.tell(JournalGrew(record))
 
     def look(self, number: int) -> None:
         """Look at the ranks as the hub ordered, and write the result to the journal."""
         _, ranks, computes = self.progress.look()
-        self.note({"look": number, "ranks": ranks, "time": time.time()})
+        self.note(LookNoted(number, ranks, time.time()))
         self.report(run_events.LookDone(number, computes))
 
-    def note_facts(self, facts: "list[Record]") -> None:
+    def note_facts(self, facts: "list[run_events.Fact]") -> None:
         """Record what the hub says about the run."""
-        decisive = any(judge.is_decisive(fact) for fact in facts)
-        if any(fact.get("event") == run_events.RanksSucceeded.event for fact in facts):
+        decisive = any(run_events.is_decisive(fact.event) for fact in facts)
+        if any(isinstance(fact.event, run_events.RanksSucceeded) for fact in facts):
             self.succeeded = True
         for number, fact in enumerate(facts, 1):
-            self.add({"fact": fact}, sync=decisive and number == len(facts))
+            self.add(FactNoted(fact), sync=decisive and number == len(facts))
         self.notices.take_facts(facts)
-        self.emit(NOTED)
+        self.watchers.tell(JournalGrew())
 
     def answer(self, message: "Record") -> "Record":
         """Answer a question or an order from this host (control.py)."""
@@ -257,13 +271,13 @@ class Supervisor:
             return dict(reply, pace=self.pace.last_minute())
         return {"alive": True}
 
-    def report(self, event: "run_events.Event | Record") -> None:
+    def report(self, event: run_events.Event) -> None:
         """Report an event to the hub."""
-        self.part.report(event.document() if isinstance(event, run_events.Event) else event)
+        self.part.report(event)
 
-    def emit(self, event: "run_events.Event | Record") -> None:
+    def emit(self, event: run_events.Event) -> None:
         """Send an event to all watchers; the run does not wait for them."""
-        self.watchers.tell(event.document() if isinstance(event, run_events.Event) else event)
+        self.watchers.tell(EventSent(event))
 
     def watch_lease(self) -> None:
         while not self.over:
@@ -281,11 +295,11 @@ class Supervisor:
                 self.set_ending()
                 self.over = True
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
-                exchanged = self.traffic.last_words()
+                exchanged = self.traffic.last_report()
                 shutil.rmtree(self.scratch, ignore_errors=True)
-                self.note({"pace": self.pace.last_minute(), "whole": self.pace.whole_run()})
-                record = {"over": why, "survivors": len(self.survivors), "traffic": exchanged}
-                self.note(record, sync=True, last=True)
+                self.note(PaceNoted(self.pace.last_minute(), self.pace.whole_run()))
+                ended = PartEnded(why, len(self.survivors), exchanged)
+                self.note(ended, sync=True, last=True)
             return self.survivors
 
     # -- logs --
@@ -293,10 +307,10 @@ class Supervisor:
     def begin_log(self, key: "Key", path: str) -> None:
         """Create the log; agents read it from now on."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        self.note({"log": key, "file": os.path.basename(path)})
+        self.note(LogBegan(key, os.path.basename(path)))
 
     def end_log(self, key: "Key") -> None:
-        self.note({"log-end": key})
+        self.note(LogEnded(key))
 
 
 def cannot_write(error: OSError, folder: str) -> "Failure":

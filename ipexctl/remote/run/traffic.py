@@ -6,6 +6,8 @@ import struct
 import threading
 import time
 
+from ipexctl.common.exchange_report import ExchangeReport
+from ipexctl.common.run_events import Exchanged
 from ipexctl.remote.hub import host_paths
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run import rank_records
@@ -28,7 +30,7 @@ MOST_CONNECTIONS = 4096  # counted separately; as many pairs of a rank and an ad
 
 
 class TrafficReader:
-    """Emit `traffic` events. Bytes sent between the last look and the end of a connection do not
+    """Emit Exchanged events. Bytes sent between the last look and the end of a connection do not
     count: the sums are at least what was exchanged."""
 
     def __init__(self, call: "Supervisor", store: int) -> None:
@@ -69,7 +71,7 @@ class TrafficReader:
             now = time.monotonic()
             if now - self.told >= TOLD_EVERY and self.records.read():
                 self.told = now
-                self.call.emit(self.event())
+                self.call.emit(Exchanged(self.report()))
 
     def look(self) -> None:
         """Read the kernel's table of sockets: count bytes, and report peers that do not answer."""
@@ -147,16 +149,15 @@ class TrafficReader:
                 totals.setdefault(rank, [0, self.busy.get(rank, 0.0)])[0] += counts[0]
         return totals
 
-    def event(self, last: bool = False) -> "dict[str, Any]":
+    def report(self, last: bool = False) -> ExchangeReport:
         busiest = sorted(self.sums().items(), key=lambda row: -sum(row[1]))[:MOST_CONNECTIONS]
-        rows = [list(pair) + counts for pair, counts in busiest if pair[1]]
-        event = {"event": "traffic", "moved": rows, "complete": last}
-        return dict(event, processes=self.records.rows(), silent=self.records.silent)
+        moved = tuple(pair + (sent, came) for pair, (sent, came) in busiest if pair[1])
+        return ExchangeReport(self.records.processes(), moved, self.records.silent, last)
 
-    def last_words(self) -> "dict[str, Any]":
-        """Return the last event, with the ranks' records read before their folder is removed."""
+    def last_report(self) -> ExchangeReport:
+        """Return the last report, with the ranks' records read before their folder is removed."""
         self.records.read()
-        return self.event(last=True)
+        return self.report(last=True)
 
 
 def add_traffic(sums: "dict[Pair, list[int]]", pair: "Pair", sent: int, received: int) -> None:

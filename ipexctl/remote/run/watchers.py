@@ -7,6 +7,7 @@ they learn that there is more to read, and the current state.
 import queue
 
 from ipexctl.common import frames, run_events
+from ipexctl.common.supervisor_messages import EventSent, SupervisorMessage
 from ipexctl.common.waiting import wait_until
 from ipexctl.common.watch_orders import WatchOrder
 from ipexctl.remote.own_process import start_thread
@@ -15,11 +16,8 @@ MYPY = False  # importing typing would cost a host more than the rest of this mo
 if MYPY:
     import socket
     from collections.abc import Callable
-    from typing import Any
 
     from ipexctl.common.frames import Frames
-
-    Event = dict[str, Any]
 
 UNREAD = 256  # events for one watcher; the next ones are dropped
 LAST_WORDS = 10.0  # seconds for all of them to read the last event
@@ -39,7 +37,7 @@ class Watchers:
     def add_socket(self, link: "socket.socket") -> None:
         link.settimeout(None)
         watcher = Watcher(frames.of_socket(link))
-        watcher.put(run_events.Pong().document())
+        watcher.put(EventSent(run_events.Pong()))
         self.add(watcher)
 
     def listen(self, watcher: "Watcher") -> None:
@@ -55,15 +53,15 @@ class Watchers:
         self.all = [other for other in self.all if other is not watcher]
         self.hear(watcher, None)
 
-    def tell(self, event: "Event") -> None:
+    def tell(self, message: SupervisorMessage) -> None:
         for watcher in self.all:
-            watcher.put(event)
+            watcher.put(message)
 
-    def tell_last(self, event: "Event") -> None:
+    def tell_last(self, message: SupervisorMessage) -> None:
         """Send the last event; return when all watchers have read it, or stopped reading."""
         recipients = self.all
         for watcher in recipients:
-            watcher.queue.put(event)
+            watcher.queue.put(message)
 
         def have_it() -> bool:
             return not any(each.queue.unfinished_tasks and each in self.all for each in recipients)
@@ -74,17 +72,17 @@ class Watchers:
 class Watcher:
     def __init__(self, frames: "Frames") -> None:
         self.frames = frames
-        self.queue = queue.Queue()  # type: queue.Queue[Event]
+        self.queue = queue.Queue()  # type: queue.Queue[SupervisorMessage]
 
-    def put(self, event: "Event") -> None:
+    def put(self, message: SupervisorMessage) -> None:
         if self.queue.qsize() < UNREAD:  # a slow watcher loses events; decisions are in the journal
-            self.queue.put(event)
+            self.queue.put(message)
 
     def write(self) -> None:
         while True:
-            event = self.queue.get()
+            message = self.queue.get()
             try:
-                self.frames.write(event)
+                self.frames.write(message.document())
             except (OSError, ValueError):
                 pass  # the watcher has gone: `listen` notices, too
             self.queue.task_done()

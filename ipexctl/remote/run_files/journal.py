@@ -11,6 +11,7 @@ import struct
 import time
 import zlib
 
+from ipexctl.common.journal_records import JournalRecord, WrittenRecord
 from ipexctl.common.tolerant_reads import names_in, size_of
 from ipexctl.remote import root_folder
 
@@ -50,9 +51,10 @@ class Journal:
         except OSError:
             pass  # the file system cannot reserve room: records are written while there is some
 
-    def add(self, record: "Record", sync: bool = False) -> bool:
-        """Append a record. Return whether it was written: if not, it is lost, the run continues."""
-        text = json.dumps(record).encode("ascii")
+    def add(self, record: JournalRecord, at: float = 0.0, sync: bool = False) -> bool:
+        """Append a record. Return whether it was written: if not, it is lost, the run continues.
+        `at`: seconds since the run began."""
+        text = json.dumps(WrittenRecord(record, round(at, 3)).document()).encode("ascii")
         data = HEAD.pack(len(text), zlib.crc32(text)) + text
         if len(text) > LONGEST or self.at + len(data) > MOST_BYTES:
             return False
@@ -86,7 +88,7 @@ class JournalReader:
         self.at = at
         self.fd = -1
 
-    def new(self) -> "Iterator[tuple[Record, int]]":
+    def new(self) -> "Iterator[tuple[WrittenRecord, int]]":
         """Yield (record, offset of its end) of each record added since the last call."""
         try:
             if self.fd < 0:
@@ -94,11 +96,13 @@ class JournalReader:
             size = USUAL
             while True:
                 data = os.pread(self.fd, size, self.at)
-                records = list(iter_records(data))
-                for record, end in records:
-                    yield record, self.at + end
-                if records:
-                    self.at += records[-1][1]
+                documents = list(iter_documents(data))
+                for document, end in documents:
+                    record = read_document(document)
+                    if record is not None:
+                        yield record, self.at + end
+                if documents:
+                    self.at += documents[-1][1]
                 elif size == USUAL and any(data[: HEAD.size]):
                     size = HEAD.size + LONGEST  # a longer record
                 else:
@@ -167,11 +171,11 @@ def create_journal(folder: str, host: str) -> "Journal":
     return Journal(path_of(folder, host), os.O_CREAT | os.O_EXCL)
 
 
-def append_record(path: str, record: "Record") -> None:
+def append_record(path: str, record: JournalRecord, at: float = 0.0) -> None:
     """Append to the journal of a run that has ended."""
     journal = Journal(path, at=end_of(read_journal_bytes(path)))
     try:
-        journal.add(record, sync=True)
+        journal.add(record, at, sync=True)
         journal.trim()
     finally:
         os.close(journal.fd)
@@ -205,7 +209,7 @@ def samples_path(folder: str, host: str) -> str:
     return path_of(folder, host) + SAMPLES
 
 
-def read_journal(folder: str, host: str) -> "list[Record]":
+def read_journal(folder: str, host: str) -> "list[WrittenRecord]":
     """Return the records of a host, up to the first that is not intact."""
     return parse_records(read_journal_bytes(path_of(folder, host)))
 
@@ -223,8 +227,8 @@ def read_journal_bytes(path: str) -> bytes:
             return b""
 
 
-def iter_records(data: bytes) -> "Iterator[tuple[Record, int]]":
-    """Yield (record, offset of its end), up to the first record that is not intact."""
+def iter_documents(data: bytes) -> "Iterator[tuple[Record, int]]":
+    """Yield (document, offset of its end), up to the first that is not intact."""
     position = 0
     while position + HEAD.size <= len(data):
         size, crc = HEAD.unpack_from(data, position)
@@ -233,17 +237,26 @@ def iter_records(data: bytes) -> "Iterator[tuple[Record, int]]":
             return
         position += HEAD.size + size
         try:
-            record = json.loads(text.decode("ascii"))
+            document = json.loads(text.decode("ascii"))
         except ValueError:
             return
-        if not isinstance(record, dict):
+        if not isinstance(document, dict):
             return
-        yield record, position
+        yield document, position
 
 
-def parse_records(data: bytes) -> "list[Record]":
-    return [record for record, _ in iter_records(data)]
+def read_document(document: "Record") -> "WrittenRecord | None":
+    """Return the record in a document; None if another version wrote it."""
+    try:
+        return WrittenRecord.read(document).check()
+    except (TypeError, AttributeError):
+        return None
+
+
+def parse_records(data: bytes) -> "list[WrittenRecord]":
+    records = [read_document(document) for document, _ in iter_documents(data)]
+    return [record for record in records if record is not None]
 
 
 def end_of(data: bytes) -> int:
-    return max([0] + [end for _, end in iter_records(data)])
+    return max([0] + [end for _, end in iter_documents(data)])

@@ -8,6 +8,8 @@ memory, and never delays other messages.
 import os
 import threading
 
+from ipexctl.common.run_events import Fact, LogPart
+
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from ipexctl.remote.main import Call
@@ -96,7 +98,7 @@ class Follower:
                     self.forget(key, file)
                 return False
             self.use_window(len(data))
-            self.call.emit({"event": "log", "key": key}, data)
+            self.call.emit(Fact(LogPart(key)).document(), data)
         return True
 
     def forget(self, key: "Key", file: "FollowedFile") -> None:
@@ -104,7 +106,7 @@ class Follower:
             del self.files[key]
         os.close(file.fd)
         if isinstance(key, int):
-            self.call.emit({"event": "log", "key": key, "end": True})
+            self.call.emit(Fact(LogPart(key, end=True)).document())
 
     def use_window(self, size: int) -> None:
         with self.change:

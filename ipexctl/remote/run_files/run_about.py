@@ -1,6 +1,7 @@
 """What the command that started a run recorded about it on this host."""
 
 from ipexctl.common.attempt_record import RunQueued
+from ipexctl.common.journal_records import RunBegan
 from ipexctl.common.message import MYPY
 from ipexctl.remote.run_files import attempt_lines, journal
 
@@ -11,15 +12,16 @@ if MYPY:
 def read_about(folder: str) -> "dict[str, Any]":
     """Return what is recorded about a run; empty if it is unknown. One that is queued has no
     journal yet."""
-    first_records = []  # type: list[dict[str, Any]]
-    for host in journal.list_journal_hosts(folder)[:1]:
-        first_records += journal.read_journal(folder, host)[: journal.FIRST]
-    if not first_records:
-        for host in journal.list_kept_hosts(folder)[:1]:
-            first = next(attempt_lines.read_lines(folder, host), None)
-            return first.about if isinstance(first, RunQueued) else {}
-    abouts = (record.get("about") for record in first_records)
-    return next((about for about in abouts if isinstance(about, dict)), {})
+    hosts = journal.list_journal_hosts(folder)[:1]
+    for host in hosts:
+        for written in journal.read_journal(folder, host)[: journal.FIRST]:
+            if isinstance(written.record, RunBegan):
+                return written.record.about
+    for host in [] if hosts else journal.list_kept_hosts(folder)[:1]:
+        first = next(attempt_lines.read_lines(folder, host), None)
+        if isinstance(first, RunQueued):
+            return first.about
+    return {}
 
 
 def read_owner(folder: str, user: str) -> str:

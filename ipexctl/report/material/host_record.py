@@ -6,8 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
-from ipexctl.base.host_answer import read_record, read_rows
-from ipexctl.base.values import by, count_or_none, counts_of, int_of, list_of, number_or_none, plain
+from ipexctl.base.host_answer import read_messages, read_record, read_rows
+from ipexctl.base.values import by, counts_of, int_of, number_or_none, plain
+from ipexctl.common.journal_records import (
+    FactNoted,
+    InputsNoted,
+    PaceNoted,
+    PartEnded,
+    WrittenRecord,
+)
+from ipexctl.common.run_events import Begun, Event, Moving, RankExited, RankStarted, Stalled
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import HostInputs, RunInputs, read_inputs
 from ipexctl.run.output.metric_lines import Numbers, Point
@@ -89,27 +97,34 @@ class RecordedAnswer:
 
 
 def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
-    """Read a host's records. Invalid values are left out: a host may send anything."""
-    records = [r for r in list_of(raw.get("records")) if isinstance(r, dict)]
-    inputs = next((r["inputs"] for r in records if isinstance(r.get("inputs"), dict)), None)
-    facts = [(_record_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
-    ranks = [(time, f, r) for time, f in facts if (r := count_or_none(f.get("rank"))) is not None]
-    ends_at = [_record_time(r) for r in records if "over" in r]
+    """Read a host's records. Invalid ones are left out: a host may send anything."""
+    records = read_messages(WrittenRecord, raw.get("records"))
+    own = [written.record for written in records]
+    inputs = next((record.inputs for record in own if isinstance(record, InputsNoted)), None)
+    facts = [
+        (written.at, written.record.fact.event)
+        for written in records
+        if isinstance(written.record, FactNoted)
+    ]
+    starts = [(at, event) for at, event in facts if isinstance(event, RankStarted)]
+    exits = [(at, event) for at, event in facts if isinstance(event, RankExited)]
+    ends_at = [written.at for written in records if isinstance(written.record, PartEnded)]
     samples = read_rows(RecordedSample, raw.get("samples"))
-    times = [*map(_record_time, records), *(sample.at for sample in samples)]
+    times = [*(written.at for written in records), *(sample.at for sample in samples)]
+    paces = (record.whole for record in own if isinstance(record, PaceNoted) and record.whole)
     return HostRecord(
         host=host,
         began=number_or_none(raw.get("began")) or 0.0,
-        plan=next((f["plan"] for _, f in facts if "plan" in f), None),
+        plan=next((event.plan for _, event in facts if isinstance(event, Begun)), None),
         inputs=read_record(HostInputs, inputs) if inputs else None,
         of_run=read_inputs(inputs),
-        whole=next((read_pace(host, r["whole"]) for r in records if r.get("whole")), None),
-        starts=tuple((rank, time) for time, fact, rank in ranks if "started" in fact),
-        ends=tuple((rank, time) for time, f, rank in ranks if "ended" in f),
-        used=tuple((rank, cpu) for _, f, rank in ranks if (cpu := _read_cpu_time(f)) is not None),
-        places=tuple((rank, _read_cpus(f["where"])) for _, f, rank in ranks if "where" in f),
+        whole=next((read_pace(host, whole) for whole in paces), None),
+        starts=tuple((event.rank, at) for at, event in starts),
+        ends=tuple((event.rank, at) for at, event in exits),
+        used=tuple((e.rank, e.ended.usage.cpu) for _, e in exits if e.ended.usage),
+        places=tuple((event.rank, _read_cpus(event.where)) for _, event in starts if event.where),
         stalls=tuple(_read_stalls(facts)),
-        tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
+        tails=tuple((event.rank, plain_lines(event.tail)) for _, event in exits if event.tail),
         over=ends_at[-1] if ends_at else None,
         seen=max(times, default=0.0),
         samples=samples,
@@ -161,28 +176,17 @@ def _rank_pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | No
     return RankPace(rank, seconds, cpus, max(0.0, end.sent - begin.sent) / seconds, **rates)
 
 
-def _record_time(record: Mapping[str, Any]) -> float:
-    return number_or_none(record.get("at")) or 0.0
-
-
-def _read_cpu_time(fact: Mapping[str, Any]) -> float | None:
-    """Return the CPU seconds of a rank that has ended, with its imports and its children."""
-    ended = fact.get("ended")
-    usage = ended.get("usage") if isinstance(ended, dict) else None
-    return number_or_none(usage.get("cpu")) if isinstance(usage, dict) else None
-
-
 def _read_cpus(where: Any) -> tuple[int, ...]:
     return counts_of(where.get("cpus")) if isinstance(where, dict) else ()
 
 
-def _read_stalls(facts: Iterable[tuple[float, Mapping[str, Any]]]) -> Iterable[tuple[float, Any]]:
+def _read_stalls(facts: Iterable[tuple[float, Event]]) -> Iterable[tuple[float, Any]]:
     """Yield the (start, end) of each stall; the end is None if it lasts."""
     since: float | None = None
-    for time, fact in facts:
-        if fact.get("event") == "stalled" and since is None:
-            since = max(0.0, time - (number_or_none(fact.get("seconds")) or 0.0))
-        elif fact.get("event") == "moving" and since is not None:
+    for time, event in facts:
+        if isinstance(event, Stalled) and since is None:
+            since = max(0.0, time - event.seconds)
+        elif isinstance(event, Moving) and since is not None:
             yield since, time
             since = None
     if since is not None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ipexctl.base.host_answer import Answer, AnyText
+from ipexctl.common.run_events import Fact, LogPart, LogSizes
 from ipexctl.common.watch_orders import Shown
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
@@ -132,15 +133,14 @@ def read_host_logs(
     }  # fmt: skip
     number = agent.start("run.run_logs.read", request)
     for frame in agent.answers(number, SILENCE, LARGEST):
-        answer = Answer(host.name, frame.header)
-        event = answer.get("event")
-        if event not in ("log", "sizes"):
+        if "event" not in frame.header:
+            continue  # the end of the answer
+        event = Answer(host.name, frame.header).read(Fact).event
+        if isinstance(event, LogSizes):
+            clocks[event.key] = LogTimes([(at, int(size)) for at, size in event.rows], event.first)
+        if not isinstance(event, LogPart) or not isinstance(event.key, int):
             continue
-        rank = answer.integer("key")
-        if event == "sizes":
-            sizes = answer.value("rows", tuple[tuple[float, int], ...])
-            clocks[rank] = LogTimes(sizes, answer.integer("first"))
-            continue
+        rank = event.key
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))
         pieces = clocks[rank].pieces(frame.body) if rank in clocks else [(frame.body, None)]
         for data, span in pieces:
@@ -149,6 +149,6 @@ def read_host_logs(
                 stream.told(state)
             if texts or state:
                 shown(rank, texts, state, span)
-        if answer.get("end") is True and (texts := stream.end()):
+        if event.end and (texts := stream.end()):
             shown(rank, texts, "", None)
         agent.feed(number, Shown(len(frame.body)).document())

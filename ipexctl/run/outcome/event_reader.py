@@ -7,13 +7,13 @@ host's; anything else is an error of that host. Its journal has most events, too
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import field
 from typing import Any
 
-from ipexctl.base.host_answer import Answer, Line
+from ipexctl.base.host_answer import Answer, AnyText
+from ipexctl.base.values import plain
 from ipexctl.common import run_events
+from ipexctl.common.supervisor_messages import PartReport
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.rank_exchange import ExchangeReport
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.pace.rank_pace import HostPace, read_pace
 
@@ -43,27 +43,14 @@ class OutputEnd:
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """What the host's ranks have exchanged with others so far."""
-
-    report: ExchangeReport
-
-
-@dataclass(frozen=True)
 class RunDone:
-    """The host's last message. `found`: survivors by host, as reported to the hub. `killed`: how
-    its supervisor ended; then `survivors` may be unknown.
-    """
+    """The host's last message."""
 
-    survivors: int | None
-    logs: Line
-    found: dict[str, int] = field(default_factory=dict)
-    traffic: ExchangeReport = ExchangeReport()  # what its ranks exchanged in total
-    killed: Line = ""
-    pace: HostPace | None = None  # what its ranks did in their last minute
+    report: PartReport
+    pace: HostPace  # what its ranks did in their last minute
 
 
-Event = run_events.Event | RankEnded | Output | OutputEnd | Traffic | RunDone
+Event = run_events.Event | RankEnded | Output | OutputEnd | RunDone
 
 
 def read_host_event(
@@ -79,27 +66,25 @@ def read_host_event(
 
 
 def _parse_event(host: str, answer: Answer, body: bytes) -> Event:
-    """Read an event, a rank's output or the host's last message by the keys of the header."""
-    if "event" not in answer and "error" in answer:
-        return Answer(host, answer["error"]).read(run_events.Broken)
-    if "event" not in answer:
-        done = Answer(host, answer["done"])
-        return done.read(RunDone, pace=read_pace(host, done["pace"]) if "pace" in done else None)
-    match name := answer.text("event"):
-        case "log" if isinstance(answer["key"], str):
-            return Output(None, body, answer.text("key"))
-        case "log":
-            rank = answer.integer("key")
-            return OutputEnd(rank) if answer.get("end") is True else Output(rank, body)
-        case "traffic":
-            return Traffic(answer.read(ExchangeReport))
-    kind = run_events.kind_of(answer)
-    if kind is None:
-        raise answer.invalid_reply(f"an event named {name[:40]!r}")
-    event = answer.read(kind)
-    if isinstance(event, run_events.RankExited):
-        end = RankEnd(event.rank, host, **vars(event.ended))
-        return RankEnded(end, event.tail[-LAST_WORDS:])
+    """Read an event with a rank's output, if it has some, or the host's last message."""
+    if "error" in answer:
+        what = Answer(host, answer["error"]).value("what", AnyText)
+        return run_events.Broken(plain(what))
+    if "done" in answer:
+        report = Answer(host, answer["done"]).read(PartReport)
+        return RunDone(report, read_pace(host, report.pace))
+    return _with_output(host, answer.value("event", run_events.Event), body)
+
+
+def _with_output(host: str, event: run_events.Event, body: bytes) -> Event:
+    match event:
+        case run_events.LogPart(str(key)):
+            return Output(None, body, key)
+        case run_events.LogPart(int(rank)):
+            return OutputEnd(rank) if event.end else Output(rank, body)
+        case run_events.RankExited():
+            end = RankEnd(event.rank, host, **vars(event.ended))
+            return RankEnded(end, event.tail[-LAST_WORDS:])
     return event
 
 
@@ -112,7 +97,7 @@ def _ranks_of(event: Event) -> tuple[int, ...]:
             return (rank,)
         case run_events.Sample():
             return (*event.stopped, *event.ranks)
-        case Traffic(report) | RunDone(traffic=report):
+        case run_events.Exchanged(report) | RunDone(PartReport(traffic=report)):
             ranks = (process.rank for process in report.processes)
             return (*ranks, *(row[0] for row in report.moved))
     return ()

@@ -13,8 +13,8 @@ from dataclasses import field, replace
 from enum import Enum
 from itertools import pairwise
 
-from ipexctl.base.host_answer import Line
 from ipexctl.base.sizes import count, fold_numbers, rank_text, short_size
+from ipexctl.common.exchange_report import ExchangeReport, RankProcess
 from ipexctl.facts.host_facts import is_loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
@@ -63,46 +63,7 @@ class Exchange:
         return self.trained and self.verdict in (ExchangeVerdict.ALONE, ExchangeVerdict.APART)
 
 
-# rank, its own address, the other end's, bytes sent and received so far
-Moved = tuple[int, str, str, int, int]
-
-
-@dataclass(frozen=True)
-class ExchangeGroup:
-    """A group of torch.distributed, as one of its ranks sees it."""
-
-    ranks: tuple[int, ...]  # empty: all
-    backend: Line
-    data: bool | None  # whether a collective with data ran; None: unknown
-    count: int  # number of operations that have ended, including barriers
-
-
-@dataclass(frozen=True)
-class Process:
-    """What a process of a rank reports. `main`: whether the run has started it."""
-
-    rank: int
-    main: bool
-    age: float  # seconds since this report
-    seconds: float  # that it had run by then
-    ended: bool  # this is its last report
-    joined: bool  # it took part in a rendezvous
-    master: Line  # the address of the rendezvous
-    place: int | None  # its rank in torch.distributed
-    world: int | None
-    torch: Line
-    others: tuple[Line, ...]  # other libraries with which ranks exchange data
-    groups: tuple[ExchangeGroup, ...]
-
-
-@dataclass(frozen=True)
-class ExchangeReport:
-    """What a host reports about its ranks."""
-
-    processes: tuple[Process, ...] = ()
-    moved: tuple[Moved, ...] = ()
-    silent: Line = ""  # why its ranks report nothing
-    complete: bool = False  # all of them have ended
+Moved = tuple[int, str, str, int, int]  # as in ExchangeReport
 
 
 @dataclass
@@ -110,7 +71,7 @@ class ExchangeWatch:
     """Collects what hosts and ranks report. It has no clock."""
 
     plan: LaunchPlan
-    processes: dict[int, tuple[Process, ...]] = field(default_factory=dict)  # by rank
+    processes: dict[int, tuple[RankProcess, ...]] = field(default_factory=dict)  # by rank
     moved: dict[str, tuple[Moved, ...]] = field(default_factory=dict)  # by host
     steps: dict[int, int] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)  # host -> why its ranks report nothing
@@ -193,7 +154,7 @@ class ExchangeWatch:
             "MASTER_ADDR or init_method"
         )
 
-    def processes_in_groups(self) -> Iterator[Process]:
+    def processes_in_groups(self) -> Iterator[RankProcess]:
         """Yield processes whose rank and world size in torch.distributed are those of the run."""
         for rank, processes in self.processes.items():
             for process in processes:
@@ -295,7 +256,7 @@ class ExchangeWatch:
         return totals
 
 
-def _count_collectives(process: Process) -> int:
+def _count_collectives(process: RankProcess) -> int:
     return sum(group.count for group in process.groups if group.data)
 
 

@@ -193,12 +193,12 @@ def program_ended(program: run_events.ProgramEnded, ranks: int) -> str:
 
 def read_all(rows: Any, host: str = "") -> list[HubRecord]:
     """Read the valid facts of a journal. `host`: for facts that name none."""
-    rows = ({"host": host, **row} for row in list_of(rows) if isinstance(row, dict))
-    return [fact for row in rows if (fact := read_fact(row))]
+    facts = (read_fact(row, host) for row in list_of(rows) if isinstance(row, dict))
+    return [fact for fact in facts if fact]
 
 
-def read_fact(raw: Mapping[str, Any]) -> HubRecord | None:
-    host = plain(raw.get("host"), 255)
+def read_fact(raw: Mapping[str, Any], host: str = "") -> HubRecord | None:
+    host = plain(raw.get("host"), 255) or host
     try:
         return HubRecord(host, event_reader.read_host_event(host, raw))
     except HostFailed:

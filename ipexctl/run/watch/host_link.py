@@ -179,7 +179,9 @@ class HostLinks:
                 if link.lost:
                     return
                 if frame.header["id"] == link.number:
-                    host = frame.header.get("host", name) if name == self.run.hub else name
+                    host = name
+                    if name == self.run.hub:  # it passes on what others have reported
+                        host = frame.header.get("host") or name
                     event = event_reader.read_host_event(
                         host, frame.header, frame.body, self.ranks[host]
                     )

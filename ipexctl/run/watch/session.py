@@ -316,7 +316,7 @@ class Session:
                 self.output.health.sample(name, event)
             case run_events.RanksLooked():
                 self.output.stall.add_look(name, event)
-            case event_reader.Traffic(report):
+            case run_events.Exchanged(report):
                 self.output.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, rest):
                 link.end, link.left = HostEnd(name, survivors, ""), rest
@@ -379,16 +379,17 @@ class Session:
 
     def _handle_run_done(self, link: HostLink, last: event_reader.RunDone) -> None:
         """Record the last message of a host; that of the hub ends the run."""
-        link.end = HostEnd(link.name, last.survivors, last.logs)
-        self.output.exchange.add(link.name, last.traffic, self.now)
-        self.paces += [last.pace] if last.pace else []
+        report = last.report
+        link.end = HostEnd(link.name, report.survivors, report.logs)
+        self.output.exchange.add(link.name, report.traffic, self.now)
+        self.paces.append(last.pace)
         if link.name == self.hub:
-            self.found.update(last.found)
+            self.found.update(report.found)
             self.over = True
-            if last.killed:
-                self.ends.seen.append(HubRecord(self.hub, run_events.HostLost(last.killed)))
-        elif last.killed:
-            self._send_order(self.hub, watch_orders.Doubt(link.name, last.killed))
+            if report.killed:
+                self.ends.seen.append(HubRecord(self.hub, run_events.HostLost(report.killed)))
+        elif report.killed:
+            self._send_order(self.hub, watch_orders.Doubt(link.name, report.killed))
 
     def _forward_hub_port(self, name: str, port: int) -> None:
         """Tell the other hosts where the hub listens."""

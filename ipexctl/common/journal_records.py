@@ -1,0 +1,100 @@
+"""The records of a run's journal on a host (remote/run_files/journal.py)."""
+
+from ipexctl.common.exchange_report import ExchangeReport
+from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.run_events import Exit, Fact
+
+if MYPY:
+    from typing import Any
+
+
+class JournalRecord(Variant):
+    """A record: one of the classes below."""
+
+
+class WrittenRecord(Message):
+    """A record in the journal."""
+
+    record: JournalRecord
+    at: float = 0.0  # seconds since the run began on the host
+
+
+class RunBegan(JournalRecord):
+    """The first record."""
+
+    version: int  # of the records, and of what a supervisor is asked
+    about: "dict[str, Any]"  # for those who list runs
+    began: float  # by the host's clock
+
+
+class InputsNoted(JournalRecord):
+    """What the run was started with: run/outcome/run_inputs.py."""
+
+    inputs: "dict[str, Any]"
+
+
+class LogBegan(JournalRecord):
+    """The log of a rank or of a program begins."""
+
+    key: "int | str"
+    file: str
+
+
+class LogEnded(JournalRecord):
+    """Nothing more is written to this log."""
+
+    key: "int | str"
+
+
+class OwnRankStarted(JournalRecord):
+    """A rank has started here."""
+
+    rank: int
+
+
+class OwnRankEnded(JournalRecord):
+    """A rank has ended here."""
+
+    rank: int
+    ended: Exit
+
+
+class RanksSignalled(JournalRecord):
+    """The ranks here were asked to end."""
+
+    why: "Line"
+
+
+class FactNoted(JournalRecord):
+    """A fact of the run, which all hosts get."""
+
+    fact: Fact
+
+
+class LookNoted(JournalRecord):
+    """What the ranks here did when the run made no progress."""
+
+    number: int
+    ranks: "Any"  # run/hang/evidence.py
+    time: float  # by the host's clock
+
+
+class PaceNoted(JournalRecord):
+    """What the ranks here did: in the last minute, and in all (remote/run/last_minute.py)."""
+
+    last_minute: "dict[str, Any]"
+    whole: "dict[str, Any]"
+
+
+class PartEnded(JournalRecord):
+    """The host's part of the run is over."""
+
+    why: "Line"
+    survivors: int  # processes that could not be killed
+    exchanged: "ExchangeReport | None" = None  # None: its supervisor was killed
+
+
+class ResultNoted(JournalRecord):
+    """The result, from a command that watched the run."""
+
+    result: "dict[str, Any]"
