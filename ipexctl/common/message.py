@@ -11,6 +11,7 @@ other, check the names. Annotations that Python 3.6 cannot evaluate are quoted.
 """
 
 import re
+from functools import lru_cache
 
 MYPY = False  # importing typing takes longer than what a host does for a short request
 if MYPY:
@@ -170,7 +171,8 @@ def has_type(value: "Any", type_: str) -> bool:
     return kind == "Any" or (isinstance(value, PLAIN[kind]) and is_bool == (kind == "bool"))
 
 
-def split_outside_brackets(text: str, mark: str) -> "list[str]":
+@lru_cache(maxsize=None)  # a journal has thousands of records, of a few types
+def split_outside_brackets(text: str, mark: str) -> "tuple[str, ...]":
     parts, depth = [""], 0
     for char in text:
         depth += (char == "[") - (char == "]")
@@ -178,7 +180,7 @@ def split_outside_brackets(text: str, mark: str) -> "list[str]":
             parts.append("")
         else:
             parts[-1] += char
-    return [part.strip() for part in parts]
+    return tuple(part.strip() for part in parts)
 
 
 def to_json_value(value: object) -> object:
