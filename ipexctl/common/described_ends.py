@@ -20,7 +20,9 @@ def describe_rank_end(code: "int | None", signal: "int | None", lost: bool) -> s
     """Describe the end of a rank. `lost`: its wrapper ended without a report."""
     if signal is not None:
         return describe_signal(signal)
-    return "was killed" if lost else "exited with code %s" % code
+    if lost:
+        return "was killed"
+    return "exited with an unknown code" if code is None else "exited with code %d" % code
 
 
 def describe_program_end(code: "int | None") -> str:

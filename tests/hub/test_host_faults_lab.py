@@ -19,7 +19,7 @@ from tests.run_lab.test_run_faults import up
 
 FIVE = [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 5))]
 ALONE = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
-# ranks 1 and 2 talk to each other for as long as rank 0 does nothing
+# ranks 1 and 2 talk to each other for as long as rank 0 does nothing; rank 1 until rank 2 ends it
 TALK = (
     "import os, socket, sys, time\n"
     "rank, (b, port) = int(os.environ['RANK']), sys.argv[1].split(':')\n"
@@ -32,11 +32,13 @@ TALK = (
     "    except OSError:\n"
     "        time.sleep(0.1)\n"
     "print('up', flush=True)\n"
+    "while rank == 1 and (heard := link.recv(1000)):\n"
+    "    link.sendall(heard)\n"
     "end = time.monotonic() + float(sys.argv[2])\n"
-    "while time.monotonic() < end:\n"
-    "    if rank:\n"
+    "while rank != 1 and time.monotonic() < end:\n"
+    "    if rank == 2:\n"
     "        link.sendall(b'x' * 1000)\n"
-    "        assert link.recv(1000, socket.MSG_WAITALL)\n"
+    "        assert len(link.recv(1000, socket.MSG_WAITALL)) == 1000\n"
     "    time.sleep(0.1)\n"
 )
 

@@ -220,6 +220,7 @@ FAILURES = [
     (Exit(3), "rank 1 on b exited with code 3"),
     (Exit(None, 11), "rank 1 on b was ended by signal 11 (SIGSEGV)"),
     (Exit(None, lost=True), "rank 1 on b was killed"),
+    (Exit(None), "rank 1 on b exited with an unknown code"),
 ]
 
 

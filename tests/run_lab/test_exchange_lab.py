@@ -21,6 +21,7 @@ def ranks(runner):
 
     def run(*words: str, script: str = "shapes.py"):
         done = runner.plain("--json", "-n", "4", "-ppn", "2", *words[1:], script, words[0])
+        print(done.stdout, done.stderr)  # shown if the test fails
         events = [json.loads(line) for line in done.stdout.splitlines()]
         return done.returncode, events[-1]
 

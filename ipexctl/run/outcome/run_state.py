@@ -34,13 +34,15 @@ class RankEnd:
     def exit_code(self) -> int:
         if self.signal is not None:
             return 128 + self.signal
-        return 137 if self.lost else (self.code or 0)
+        if self.lost:
+            return 137
+        return 1 if self.code is None else self.code  # None: not known, and so no success
 
     @property
     def short(self) -> str:
         if self.signal is not None or self.lost:
             return f"signal {self.signal or 9}"
-        return f"exit code {self.code or 0}"
+        return f"exit code {'unknown' if self.code is None else self.code}"
 
     def __str__(self) -> str:
         """Describe the end. A host's count of OOM kills explains it if one rank was killed."""

@@ -106,6 +106,7 @@ def act(shape):
                 dist.send(one, lower)
     elif shape == "mpi4py":
         sys.modules["mpi4py.MPI"] = sys  # as if it had been imported
+        dist.barrier()  # rank 0 has the store of all, and may not leave before they have joined
     elif shape == "raises":
         dist.all_reduce(one)
         raise ValueError(shape)
