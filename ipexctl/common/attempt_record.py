@@ -69,6 +69,7 @@ class AttemptEnded(RecordLine):
     complete: "Line"  # the last checkpoint that was complete
     number: int = 0  # of that
     away: "list[Line]" = []  # other hosts that were not reached then
+    lacking: "Line" = ""  # the host that alone lacked a module or a file, if a spare replaces it
 
 
 class StopNoted(RecordLine):

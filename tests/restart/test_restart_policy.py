@@ -28,6 +28,10 @@ def program(code: int | None, *, killed: bool, who: str = "mpirun") -> Fact:
     return Fact(run_events.ProgramEnded(who, code, killed, "", 3, 2), "b")
 
 
+def fact_of(fact: Fact, host: str) -> Fact:
+    return Fact(fact.event, host)
+
+
 def ending(fact: Fact) -> AttemptEnded:
     end = restart_policy.classify_ending([fact], 100.0)
     return AttemptEnded(1, True, **end, lasted=100.0, complete="")
@@ -70,6 +74,28 @@ def test_what_may_go_better_is_started_again(facts: list[Fact]) -> None:
 )
 def test_what_a_restart_does_not_change_is_not(facts: list[Fact]) -> None:
     assert not restart_policy.classify_ending(facts, 300.0)["again"]
+
+
+MISSING = "ModuleNotFoundError: No module named 'x'"
+NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'"
+
+
+@pytest.mark.parametrize(
+    ("facts", "lacking"),
+    [
+        ([rank(MISSING)], "b"),
+        ([rank(NO_FILE), Fact(run_events.Over(False, ""), "b")], "b"),
+        ([rank(MISSING), fact_of(rank(MISSING), "c")], ""),
+        ([rank(MISSING), fact_of(rank("RuntimeError: closed"), "c")], ""),
+        ([rank("SyntaxError: invalid syntax")], ""),
+        ([rank("usage: train.py [-h]\ntrain.py: error: --data is missing", code=2)], ""),
+    ],
+)
+def test_a_spare_may_have_what_one_host_alone_lacked(facts: list[Fact], lacking: str) -> None:
+    end = restart_policy.classify_ending(facts, 5.0, has_spare=True)
+    assert (end["again"], end["lacking"]) == (bool(lacking), lacking)
+    alone = restart_policy.classify_ending(facts, 5.0)
+    assert (alone["again"], alone["lacking"]) == (False, "")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ TRAIN = (
     "        sys.exit(7)\n"
     "    if attempt == '0' and sys.argv[2:] == ['wrong']:\n"
     "        import no_such_module\n"
+    "    if sys.argv[2:] and sys.argv[2] == os.uname().nodename:\n"
+    "        open('/nothing/here.csv')\n"
 )
 # all that a user has on a host but its sshd, as when it loses power
 POWER_OFF = (
@@ -211,6 +213,15 @@ def test_an_error_that_a_restart_does_not_change_ends_the_run(runner, tmp_path):
     assert not any("attempt 1" in line for line in run.lines())
     later = second(runner, tmp_path / "two", "attach", "--ui", "plain", run.run_id)
     assert (later.returncode, later.stderr.count("no further attempt: ")) == (1, 1)
+
+
+def test_a_spare_takes_the_place_of_a_host_that_alone_lacks_a_file(runner):
+    options = ("-ppn", "1", "--restarts", "2", "--spares", "node03")
+    run = runner.start(*options, str(runner.script(TRAIN)), "10", "node02")
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    last = [e for e in run.events if e["event"] == "line" and e["rank"] == 1][-1]
+    assert (last["host"], last["text"]) == ("node03", "up 1 of 2 attempt 1")
 
 
 def test_a_run_is_stopped_between_two_attempts_and_its_story_is_shown_later(runner, tmp_path):

@@ -3,6 +3,8 @@ are replaced. PySyncObj is real; its times are a tenth of what they are in a run
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import time
 from collections import defaultdict, deque
@@ -10,6 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from pysyncobj import syncobj
+from pysyncobj.syncobj import SyncObj
+from pysyncobj.transport import Transport
 
 from ipexctl.common.attempt_record import (
     AttemptBegins,
@@ -175,3 +180,54 @@ def test_lines_of_an_earlier_leader_are_no_part_of_the_record() -> None:
     record.add(RunEnded("done", True), 2)
     record.add(AttemptBegins(2, ["a"]), 2)
     assert record.number == 1 and record.end
+
+
+# --- what PySyncObj does not promise, and voters.py uses -----------------------------------------
+
+PRIVATE = {
+    (SyncObj, "_getTerm"): [],
+    (SyncObj, "_getLeader"): [],
+    (SyncObj, "_isLeader"): [],
+    (SyncObj, "_getFuncName"): ["funcName"],
+    (Transport, "_onNodeConnected"): ["node"],
+    (Transport, "_onNodeDisconnected"): ["node"],
+    (Transport, "_onMessageReceived"): ["node", "message"],
+}
+
+
+def private_names_in_voters() -> set[str]:
+    found = (
+        n.attr for n in ast.walk(ast.parse(inspect.getsource(voters))) if type(n) is ast.Attribute
+    )
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_the_private_names_that_voters_use_are_these_alone() -> None:
+    assert private_names_in_voters() == {name for _, name in PRIVATE} | {"_methodToID"}
+
+
+@pytest.mark.parametrize(("owner", "name"), PRIVATE)
+def test_a_private_method_of_pysyncobj_is_as_voters_call_it(owner: type, name: str) -> None:
+    assert list(inspect.signature(getattr(owner, name)).parameters)[1:] == PRIVATE[owner, name]
+
+
+def test_pysyncobj_has_one_name_for_what_reads_its_log() -> None:
+    """voters.py puts JSON in its place."""
+    tree = ast.walk(ast.parse(inspect.getsource(syncobj)))
+    names = [n for n in tree if isinstance(n, ast.Import | ast.ImportFrom)]
+    bound = [alias.asname or alias.name for n in names for alias in n.names]
+    assert bound.count("pickle") == 1
+    assert not [name for name in bound if name in ("loads", "dumps")]
+    assert syncobj.pickle is voters.JsonCommands
+
+
+def test_a_command_in_the_log_of_pysyncobj_is_as_voters_make_it(net: Net) -> None:
+    """A leader's own log, beside what another member makes of the message with the same entry."""
+    leader = net.members[net.until(net.leaders)]
+    leader.propose(ONE, leader.term())
+    net.agree([ONE])
+    logs = {name: [*member._SyncObj__raftLog[:]] for name, member in net.members.items()}
+    entries = [voters.read_entry(*entry) for entry in logs[leader.name]]
+    assert ONE in [entry.line for entry in entries] and None in [entry.line for entry in entries]
+    for entry, (command, _, _) in zip(entries, logs[leader.name], strict=True):
+        assert all(member.command_of(entry) == command for member in net.members.values())

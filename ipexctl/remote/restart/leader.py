@@ -157,7 +157,10 @@ class Leader:
         silent = [host for host in self.record.hosts if host not in parts]
         lost = [host for host in silent if host not in reached] or min(silent, list(parts), key=len)
         end = restart_policy.classify_ending(
-            facts or [Fact(HostLost(""), host) for host in lost], lasted, self.path_test()
+            facts or [Fact(HostLost(""), host) for host in lost],
+            lasted,
+            self.path_test(),
+            has_spare=self.has_spare(reached),
         )
         present = reached | set(parts) | set(end["lost"])
         away = [host for host in self.record.hosts if host not in present]
@@ -167,6 +170,11 @@ class Leader:
         return AttemptEnded(
             number, True, **end, lasted=lasted, complete=complete, number=last, away=away
         )
+
+    def has_spare(self, reached: "set[str]") -> bool:
+        """Return whether a host can take the place of one that lacks what the others have."""
+        record = self.record
+        return len(record.hosts) > 1 and bool(reached - set(record.hosts) - record.weak())
 
     def path_test(self) -> "Callable[[str], bool]":
         """Return a function that tells whether a path is one of the attempt's checkpoints."""

@@ -120,5 +120,7 @@ class RestartRecord:
         return skips
 
     def weak(self) -> "set[str]":
-        """Return the hosts that could not begin one of the attempts in `in_vain`."""
-        return {host for ending in self.in_vain() for host in ending.lost}
+        """Return the hosts that could not begin one of the attempts in `in_vain`, and those that
+        lacked what the script needs."""
+        lacking = {ending.lacking for ending in self.endings if ending.lacking}
+        return lacking.union(host for ending in self.in_vain() for host in ending.lost)

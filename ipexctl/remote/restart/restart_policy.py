@@ -25,6 +25,8 @@ _INCURABLE = re.compile(
     r"^(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
     r"|NameError|FileNotFoundError|argparse\.ArgumentError)\b"
 )
+# some of them may be of one host alone: another one may have the module or the file
+_LACKED = re.compile(r"^(ModuleNotFoundError|ImportError|FileNotFoundError)\b")
 _MISSING = re.compile(r"FileNotFoundError: .*?['\"]([^'\"]+)")
 ASKED_TO_END = ("signal 2 ", "signal 15 ")  # somebody else's doing
 _ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Exit|Interrupt)\b")
@@ -37,9 +39,11 @@ def classify_ending(
     facts: "list[Fact]",
     seconds: float,
     is_of_checkpoint: "Callable[[str], bool]" = lambda path: False,
+    has_spare: bool = False,
 ) -> "Ending":
     """Return how an attempt ended, as fields of AttemptEnded. `facts`: those that ended it, in
-    order (remote/hub/judge.py); `is_of_checkpoint`: whether a path is one of a checkpoint."""
+    order (remote/hub/judge.py); `is_of_checkpoint`: whether a path is one of a checkpoint;
+    `has_spare`: whether another host can take the place of one that lacks a module or a file."""
     for event in (fact.event for fact in facts):
         if isinstance(event, run_events.EndAsked):
             stalled = event.by == STALLED
@@ -58,7 +62,9 @@ def classify_ending(
         if isinstance(event, run_events.RankExited) and run_events.is_decisive(event):
             if killed and event.ended.lost:  # that took its wrapper along
                 return make_ending(True, describe_program(killed[0]))
-            return of_rank(event, fact.host, seconds, is_of_checkpoint)
+            ending = of_rank(event, fact.host, seconds, is_of_checkpoint)
+            lacking = find_lacking_host(facts) if has_spare and not ending["again"] else ""
+            return end_with_replacement(event, fact.host) if lacking == fact.host else ending
         if isinstance(event, run_events.RankFrozen):
             return make_ending(True, "a rank was stopped on %s" % fact.host)
         if isinstance(event, run_events.ProgramEnded):
@@ -66,8 +72,28 @@ def classify_ending(
     return make_ending(False, "how it ended is not known" if not facts else "it did not begin")
 
 
-def make_ending(again: bool, why: str, error: str = "", lost: "Iterable[str]" = ()) -> "Ending":
-    return {"again": again, "why": why, "error": error, "lost": sorted(set(lost))}
+def make_ending(
+    again: bool, why: str, error: str = "", lost: "Iterable[str]" = (), lacking: str = ""
+) -> "Ending":
+    hosts = sorted(set(lost))
+    return {"again": again, "why": why, "error": error, "lost": hosts, "lacking": lacking}
+
+
+def find_lacking_host(facts: "list[Fact]") -> str:
+    """Return the host on which alone ranks failed, and only for a module or a file that was not
+    there; "" if there is none."""
+    ends = [(fact.host, fact.event) for fact in facts if run_events.is_decisive(fact.event)]
+    ranks = [(host, event) for host, event in ends if isinstance(event, run_events.RankExited)]
+    hosts = {host for host, _ in ranks}
+    is_lack = all(_LACKED.match(find_error(event)) for _, event in ranks)
+    return hosts.pop() if len(hosts) == 1 and is_lack else ""
+
+
+def end_with_replacement(event: run_events.RankExited, host: str) -> "Ending":
+    """Return the end of an attempt that another host may complete in the place of this one."""
+    error = find_error(event)
+    why = "rank %s on %s: %s; a spare takes its place" % (event.rank, host, error)
+    return make_ending(True, why, describe_error(describe_code(event), error), lacking=host)
 
 
 def describe_program(event: run_events.ProgramEnded) -> str:
@@ -82,21 +108,39 @@ def of_rank(
     is_of_checkpoint: "Callable[[str], bool]",
 ) -> "Ending":
     """Return how a failed rank ended the attempt, and whether a restart can help."""
-    end = event.ended
-    lines = [line for line in event.tail.splitlines() if line.strip()]
-    last_line = _RANK.sub("", lines[-1].strip())[:200] if lines else ""
-    error = last_line if _ERROR.match(last_line) else ""
-    ending = "signal %s" % end.signal if end.signal else "exit code %s" % end.code
-    ending = "killed" if end.lost else ending
+    end, ending, error = event.ended, describe_code(event), find_error(event)
     why = "rank %s on %s: %s" % (event.rank, host, error or ending)
     missing = _MISSING.match(error)
     is_curable = missing is not None and is_of_checkpoint(missing.group(1))
-    if (_INCURABLE.match(error) and not is_curable) or _USAGE.match(last_line):
+    if (_INCURABLE.match(error) and not is_curable) or _USAGE.match(find_last_line(event)):
         return make_ending(False, "%s: a restart does not change that" % why)
     if seconds < AT_ONCE and "oom-rank" in end.hints:
         return make_ending(False, "%s: its memory ran out at once" % why)
     killed = end.signal == 9 or end.lost  # then its output does not show the cause
-    return make_ending(True, why, "" if killed else "%s %s" % (ending, _NUMBER.sub("0", error)))
+    return make_ending(True, why, "" if killed else describe_error(ending, error))
+
+
+def find_last_line(event: run_events.RankExited) -> str:
+    lines = [line for line in event.tail.splitlines() if line.strip()]
+    return _RANK.sub("", lines[-1].strip())[:200] if lines else ""
+
+
+def find_error(event: run_events.RankExited) -> str:
+    """Return the exception that ended a rank, "" if its output ends with none."""
+    last_line = find_last_line(event)
+    return last_line if _ERROR.match(last_line) else ""
+
+
+def describe_code(event: run_events.RankExited) -> str:
+    end = event.ended
+    if end.lost:
+        return "killed"
+    return "signal %s" % end.signal if end.signal else "exit code %s" % end.code
+
+
+def describe_error(ending: str, error: str) -> str:
+    """Return the error by which two attempts are compared: numbers in it do not count."""
+    return "%s %s" % (ending, _NUMBER.sub("0", error))
 
 
 def failed_at_once(ending: AttemptEnded) -> bool:
