@@ -27,10 +27,9 @@ START = """\
 # Messages of a run
 
 What the machines of a run say to each other, written from its declarations. Each message is a class
-in `ipexctl/common/` that both sides import; a field without a default has to be there. The
-controller checks every value that a host sends by its type; hosts check the names, and types where
-a message comes from a process that may be another one. Some messages are a family, such as the
-orders of the hub: the document of each one has the name of its class as the `kind`.
+in `ipexctl/common/` that both sides import; a field without a default has to be there. Who reads
+it checks every value by its type. Some messages are a family, such as the orders of the
+hub: the document of each one has the name of its class as the `kind`.
 """
 SECTIONS = (
     ("What hosts are told when a run begins", run_orders, "Orders of the controller."),

@@ -6,15 +6,16 @@
         why: "Line" = ""  # may be missing
 
 Both sides make and read it by this class alone: a field that one of them lacks is an error of mypy.
-The controller checks each value by its type (base/host_answer.py); hosts, which trust it and each
-other, check the names. Annotations that Python 3.6 cannot evaluate are quoted.
+What is read is as declared, or TypeError names the field. The controller, which does not trust its
+hosts, reads the same classes by its own rules (base/host_answer.py). Annotations that Python 3.6
+cannot evaluate are quoted.
 """
 
-import re
 from functools import lru_cache
 
 MYPY = False  # importing typing takes longer than what a host does for a short request
 if MYPY:
+    from collections.abc import Callable
     from typing import Any
 
     from typing_extensions import Self, dataclass_transform
@@ -35,63 +36,59 @@ kinds = {}  # type: dict[str, type[Message]]  # all declared messages by name
 class Message(object):
     _names = ()  # type: tuple[str, ...]  # names of the fields, in order
     _types = {}  # type: dict[str, str]  # their annotations
-    # fields that hold messages, and the words of their types
-    _inner = {}  # type: dict[str, tuple[type[Message], list[str]]]
+    _fields = frozenset()  # type: frozenset[str]  # the same
+    _needed = frozenset()  # type: frozenset[str]  # those without a default
+    # (name, its name in documents, what reads its value) of each
+    _readers = []  # type: list[tuple[str, str, Callable[[Any], Any]]]
     _keys = {}  # type: dict[str, str]  # fields with another name in documents
 
     def __init_subclass__(cls) -> None:
-        cls._names, cls._types, cls._inner, kinds[cls.__name__] = (), {}, {}, cls
+        cls._names, cls._types, kinds[cls.__name__] = (), {}, cls
         for kind in reversed(cls.__mro__):
             for name, type_ in getattr(kind, "__annotations__", {}).items():
                 cls._names += (name,) * (name not in cls._names)
                 cls._types[name] = getattr(type_, "__name__", type_)
-                words = re.findall(r"\w+", cls._types[name])
-                for word in words:
-                    if word in kinds:
-                        cls._inner[name] = kinds[word], words
+        keys = [cls._keys.get(name, name) for name in cls._names]
+        readers = [reader_of(cls._types[name]) for name in cls._names]
+        cls._readers = list(zip(cls._names, keys, readers))  # noqa: B905 - not in Python 3.6
+        cls._fields = frozenset(cls._names)
+        cls._needed = frozenset(name for name in cls._names if not hasattr(cls, name))
         type.__setattr__(cls, "__match_args__", cls._names)
 
     def __init__(self, *values: object, **named: object) -> None:
-        fields, names = self.__dict__, self._names
-        fields.update({names[index]: value for index, value in enumerate(values)}, **named)
-        missing = [name for name in names if name not in fields and not hasattr(self, name)]
-        unknown = sorted(fields.keys() - set(names))
-        if missing or unknown:
-            raise TypeError("%s: %s" % (type(self).__name__, ", ".join(missing + unknown)))
+        if values:
+            given = {self._names[index]: value for index, value in enumerate(values)}
+            named = dict(given, **named)
+        if not (self._needed.issubset(named) and self._fields.issuperset(named)):
+            missing = [name for name in self._names if name in self._needed - named.keys()]
+            wrong = missing + sorted(named.keys() - self._fields)
+            raise TypeError("%s: %s" % (type(self).__name__, ", ".join(wrong)))
+        self.__dict__ = named
 
     @classmethod
     def read(cls, document: "dict[str, Any]") -> "Self":
         """Return the message in a document; names that are not declared are ignored. Raise
-        TypeError if a value is missing; `check` looks at the others."""
+        TypeError if a value is missing, or not as its annotation says."""
         return cls.read_fields(document)
 
     @classmethod
     def read_fields(cls, document: "dict[str, Any]") -> "Self":
         if not isinstance(document, dict):
             raise TypeError("%s: not an object: %.80r" % (cls.__name__, document))
-        keys = {name: cls._keys.get(name, name) for name in cls._names}
-        values = {name: document[key] for name, key in keys.items() if key in document}
-        for name in values.keys() & cls._inner.keys():
-            (kind, words), value = cls._inner[name], values[name]
-            if "list" in words or "tuple" in words:
-                values[name] = [kind.read(item) for item in value]
-            elif "dict" in words:
-                values[name] = {key: kind.read(item) for key, item in value.items()}
-            elif value is not None or "None" not in words:
-                values[name] = kind.read(value)
+        values = {}
+        for name, key, read in cls._readers:
+            if key in document:
+                try:
+                    values[name] = read(document[key])
+                except WrongValue:
+                    about = cls.__name__, name, document[key]
+                    raise TypeError("%s.%s: %.80r" % about) from None
         return cls(**values)
 
     def document(self) -> "dict[str, Any]":
         """Return the message as a document for JSON: the values that were given."""
         keys = self._keys
         return {keys.get(name, name): to_json_value(value) for name, value in vars(self).items()}
-
-    def check(self) -> "Self":
-        """Return the message. Raise TypeError if a value is not as its annotation says."""
-        for name, value in vars(self).items():
-            if not has_type(value, self._types[name]):
-                raise TypeError("%s.%s: %.80r" % (type(self).__name__, name, value))
-        return self
 
     def replace(self, **changes: "Any") -> "Self":
         """Return the same message with other values in these fields."""
@@ -142,36 +139,82 @@ class Variant(Message):
         return kind if kind is not None and issubclass(kind, cls) else None
 
 
-PLAIN = {  # type: dict[str, Any]
-    "str": str, "Line": str, "AnyText": str, "int": int, "Signed": int, "float": (int, float),
-    "bool": bool, "None": type(None),
+PLAIN = {  # type: dict[str, tuple[type, ...]]  # the values of JSON that are meant
+    "str": (str,), "Line": (str,), "AnyText": (str,), "int": (int,), "Signed": (int,),
+    "float": (float, int), "bool": (bool,), "None": (type(None),),
 }  # fmt: skip
 
 
-def has_type(value: "Any", type_: str) -> bool:
-    """Decide whether a value, read from JSON, is as an annotation says."""
+class WrongValue(TypeError):
+    """A value is not as an annotation says."""
+
+
+@lru_cache(maxsize=None)  # taken apart once: a journal has thousands of records, of a few types
+def reader_of(type_: str) -> "Callable[[Any], Any]":
+    """Return a function that returns a value, read from JSON, as an annotation says. It raises
+    WrongValue, or TypeError for a message in it."""
     options = split_outside_brackets(type_, "|")
+    plain = tuple(kind for option in options for kind in PLAIN.get(option, ()))
+    others = [option for option in options if option not in PLAIN]
+    if not others:
+        return plain_reader(plain)
     if len(options) > 1:
-        return any(has_type(value, option) for option in options)
+        return reader_of_either(plain, [reader_of(option) for option in others])
     kind, _, inner = type_.partition("[")
-    inner = inner[:-1]
-    if kind == "list" or inner.endswith("..."):
-        item_type = split_outside_brackets(inner, ",")[0]
-        return isinstance(value, (list, tuple)) and all(has_type(item, item_type) for item in value)
-    if kind == "tuple":
-        types = split_outside_brackets(inner, ",")
-        fits = isinstance(value, (list, tuple)) and len(value) == len(types)
-        return fits and all(has_type(item, part) for item, part in zip(value, types))  # noqa: B905 - not in Python 3.6
+    if kind in ("list", "tuple", "dict"):
+        return reader_of_many(kind, split_outside_brackets(inner[:-1], ","))
+    return (lambda value: value) if kind == "Any" else kinds[kind].read
+
+
+def plain_reader(types: "tuple[type, ...]") -> "Callable[[Any], Any]":
+    def read_plain(value: "Any") -> "Any":
+        if type(value) not in types:
+            raise WrongValue
+        return value
+
+    return read_plain
+
+
+def reader_of_either(
+    plain: "tuple[type, ...]", others: "list[Callable[[Any], Any]]"
+) -> "Callable[[Any], Any]":
+    def read_either(value: "Any") -> "Any":
+        if type(value) in plain:
+            return value
+        for read in others[:-1]:
+            try:
+                return read(value)
+            except TypeError:
+                continue
+        return others[-1](value)
+
+    return read_either
+
+
+def reader_of_many(kind: str, inner: "tuple[str, ...]") -> "Callable[[Any], Any]":
+    collection = tuple if kind == "tuple" else list  # type: Callable[[Any], Any]
+    reads = [reader_of(part) for part in inner if part != "..."]
+
+    def read_items(value: "Any") -> "Any":
+        if not isinstance(value, (list, tuple)):
+            raise WrongValue
+        return collection([reads[0](item) for item in value])
+
+    def read_fixed(value: "Any") -> "Any":
+        if not isinstance(value, (list, tuple)) or len(value) != len(reads):
+            raise WrongValue
+        return tuple([read(item) for read, item in zip(reads, value)])  # noqa: B905 - not in Python 3.6
+
+    def read_dict(value: "Any") -> "Any":
+        if not isinstance(value, dict):
+            raise WrongValue
+        return {name: reads[1](item) for name, item in value.items()}
+
     if kind == "dict":
-        item_type = split_outside_brackets(inner, ",")[1]
-        return isinstance(value, dict) and all(has_type(item, item_type) for item in value.values())
-    if kind in kinds:
-        return isinstance(value, kinds[kind]) and bool(value.check())
-    is_bool = isinstance(value, bool)
-    return kind == "Any" or (isinstance(value, PLAIN[kind]) and is_bool == (kind == "bool"))
+        return read_dict
+    return read_fixed if kind == "tuple" and inner[-1] != "..." else read_items
 
 
-@lru_cache(maxsize=None)  # a journal has thousands of records, of a few types
 def split_outside_brackets(text: str, mark: str) -> "tuple[str, ...]":
     parts, depth = [""], 0
     for char in text:

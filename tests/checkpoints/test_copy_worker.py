@@ -47,7 +47,7 @@ class Hub:
         try:
             while True:
                 packet = copy_link.receive_packet(self.link)
-                found.append(CopierEvent.read(packet).check())
+                found.append(CopierEvent.read(packet))
         except BlockingIOError:
             return found
 
@@ -57,7 +57,7 @@ class Hub:
         return self.said()
 
     def tell(self, order):
-        self.worker.obey(CopyOrder.read(order.document()).check())
+        self.worker.obey(CopyOrder.read(order.document()))
         return self.said()
 
 

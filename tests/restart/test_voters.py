@@ -73,7 +73,7 @@ class Net:
                 if other in self.there(one) and other in self.members:
                     message = KeeperMessage.read(json.loads(text))
                     assert isinstance(message, Vote)
-                    self.members[other].take(one, message.check())
+                    self.members[other].take(one, message)
             time.sleep(0.005)
         return found
 

@@ -266,7 +266,7 @@ class Keeper:
     def hear(self, name: str, message: object) -> None:
         """Handle a message of another keeper, of this host's part, or of a process of this host."""
         if isinstance(message, dict):
-            message = KeeperMessage.read(message).check()
+            message = KeeperMessage.read(message)
         if isinstance(message, Vote):
             if self.member is not None:
                 self.member.take(name, message)

@@ -58,5 +58,5 @@ class Records:
                 age = round(max(0.0, time.time() - written), 1)
                 # the last one, if the process has replaced itself
                 with suppress(TypeError, AttributeError):  # a script wrote the file
-                    rows[pid] = RankProcess.read(dict(record, main=is_main, age=age)).check()
+                    rows[pid] = RankProcess.read(dict(record, main=is_main, age=age))
         return tuple(rows.values())

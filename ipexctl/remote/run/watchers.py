@@ -46,7 +46,7 @@ class Watchers:
             if frame is None:
                 break
             try:
-                order = WatchOrder.read(frame[0]).check()
+                order = WatchOrder.read(frame[0])
             except (TypeError, ValueError):  # of another program
                 break
             self.hear(watcher, order)

@@ -248,7 +248,7 @@ def iter_documents(data: bytes) -> "Iterator[tuple[Record, int]]":
 def read_document(document: "Record") -> "WrittenRecord | None":
     """Return the record in a document; None if another version wrote it."""
     try:
-        return WrittenRecord.read(document).check()
+        return WrittenRecord.read(document)
     except (TypeError, AttributeError):
         return None
 
