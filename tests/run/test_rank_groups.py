@@ -114,11 +114,11 @@ def said(tmp_path: Path):
 def test_a_rank_in_no_group_says_so_at_its_end(said):
     done, (one,) = said("sys.exit(3)")
     assert (done.returncode, done.stderr) == (3, "")
-    assert (one.rank, one.ended, one.joined, one.groups) == (1, True, False, [])
-    assert (one.place, one.torch, one.others) == (None, "2.13.0", [])
+    assert (one.rank, one.ended, one.joined, one.groups) == (1, True, False, ())
+    assert (one.place, one.torch, one.others) == (None, "2.13.0", ())
 
 
-ALL, SOME = [[], "gloo"], [[1, 3], "gloo"]
+ALL, SOME = [(), "gloo"], [(1, 3), "gloo"]
 JOIN = "g = dist.init_process_group()\n"
 
 
@@ -191,7 +191,7 @@ def test_a_process_that_was_forked_has_a_record_of_its_own(said):
 
 def test_other_libraries_are_named(said):
     _, (one,) = said("sys.modules['mpi4py.MPI'] = sys\n")
-    assert one.others == ["mpi4py.MPI"]
+    assert one.others == ("mpi4py.MPI",)
 
 
 @pytest.mark.parametrize("breaks", ["del dist.get_rank, dist.rendezvous", "dist._world = None"])

@@ -182,9 +182,9 @@ def test_of_a_rank_its_own_process_and_those_in_a_group_are_told(traffic, tmp_pa
     (tmp_path / "81-1.groups").write_text(" " * (rank_records.LARGEST + 1))
     report = traffic.last_report()
     main, worker = sorted(report.processes, key=lambda process: process.joined)
-    assert (main.rank, main.main, main.joined, main.groups) == (3, True, False, [])
+    assert (main.rank, main.main, main.joined, main.groups) == (3, True, False, ())
     assert (worker.rank, worker.main, worker.joined) == (3, False, True)
-    assert worker.groups == [RankGroup([2, 3], "gloo", True, 7)]
+    assert worker.groups == (RankGroup((2, 3), "gloo", True, 7),)
     assert all(0 <= process.age < 60 for process in report.processes)
     assert report.silent == ""
 
