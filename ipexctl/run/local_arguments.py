@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ipexctl.base import quoting
@@ -14,6 +14,7 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.inventory.inventory import Host
 from ipexctl.inventory.nodeset import fold
 from ipexctl.machines.fleet import Fleet
+from ipexctl.project.files.missing_file import LeftOut, missing_paths
 from ipexctl.project.send_project import Project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import PlannedHost
@@ -75,26 +76,52 @@ def find_hosts_without(
 
 
 def note_local_arguments(
-    fleet: Fleet, nodes: Mapping[Host, PlannedHost], project: Project, script: Script
+    fleet: Fleet, nodes: Mapping[Host, PlannedHost], script: Script
 ) -> Iterator[str]:
     """Yield a note for each file of this machine that the script gets and some host lacks."""
-    start = 2 if script.argv[0] == "-m" else 1
-    if not (found := list(find_local_arguments(script.argv[start:], project))):
+    if not (found := list(find_local_arguments(_words_of(script), script.project))):
         return
-    roots = {node.facts.disk.root for node in nodes.values()}
-    data = f"{roots.pop()}/data" if len(roots) == 1 else ""
+    data = data_folder(nodes.values())
     for item, lacking in find_hosts_without(fleet, list(nodes), found).items():
         if lacking:
-            yield describe_local_argument(item, lacking, script, start, data)
+            yield describe_local_argument(item, lacking, script, data)
+
+
+def find_missing_argument(words: Sequence[str], script: Script, data: str) -> LeftOut | None:
+    """Return the file of this machine that a rank was given and did not find, according to its
+    last `words`, if a command brings it to the hosts. `data`: as below."""
+    reported = missing_paths(words)
+    for item in find_local_arguments(_words_of(script), script.project):
+        below = f"{item.typed.rstrip('/')}/"
+        if any(path == item.typed or path.startswith(below) for path in reported):
+            bring, again = compose_bringing_commands(item, script, data)
+            why = f"it is outside {script.project.folder}"
+            fix = " && ".join(filter(None, (bring, again)))
+            return LeftOut(item.path, why, fix, starts_again=bool(again)) if fix else None
+    return None
+
+
+def data_folder(nodes: Iterable[PlannedHost]) -> str:
+    """Return where all hosts have their datasets; "" if that is not one path."""
+    roots = {node.facts.disk.root for node in nodes}
+    return f"{roots.pop()}/data" if len(roots) == 1 else ""
 
 
 def describe_local_argument(
-    item: LocalArgument, lacking: Sequence[str], script: Script, place: int, data: str
+    item: LocalArgument, lacking: Sequence[str], script: Script, data: str
 ) -> str:
-    """Return the note, with the commands that bring the file to the hosts. `place`: that of the
-    first argument; `data`: where all hosts have their datasets, if that is one path."""
+    """Return the note, with the commands that bring the file to the hosts."""
     subject = f"{item.option} {item.typed}".lstrip()
-    note = f"{script.argv[place - 1]}: {subject} is on this machine, but not on {fold(lacking)}"
+    name = script.argv[_first_argument(script) - 1]
+    note = f"{name}: {subject} is on this machine, but not on {fold(lacking)}"
+    commands = " && ".join(filter(None, compose_bringing_commands(item, script, data)))
+    return f"{note}; if it is to be read there, try: {commands}" if commands else note
+
+
+def compose_bringing_commands(item: LocalArgument, script: Script, data: str) -> tuple[str, str]:
+    """Return the command that brings the file to the hosts, and the one that then starts the script
+    with its path there; "" for what is not certain. `data`: where all hosts have their datasets, if
+    that is one path."""
     name, start = posixpath.basename(item.path), script.project.start
     bring, use = quoting.quote(("cp", item.path, os.path.relpath(start))), name
     options: tuple[str, ...] = ()
@@ -103,10 +130,8 @@ def describe_local_argument(
         bring = quoting.quote(("ipexctl", "data", "push", item.path, "--as", name))
         use, options = f"{data}/{name}/current/files", ("--data", name)
     elif os.path.lexists(start / name):
-        return note  # another file has its name
-    if again := _compose_command(item, script.typed, use, options) if data else "":
-        bring += f" && {again}"
-    return f"{note}; if it is to be read there, try: {bring}"
+        return "", ""  # another file has its name
+    return bring, _compose_command(item, script.typed, use, options) if data else ""
 
 
 def _compose_command(item: LocalArgument, typed: Typed, use: str, options: Sequence[str]) -> str:
@@ -117,3 +142,11 @@ def _compose_command(item: LocalArgument, typed: Typed, use: str, options: Seque
     words[place] = words[place].removesuffix(item.typed) + use
     command, *rest = typed.options
     return compose_retry_command(Typed((command, *options, *rest), tuple(words)), (), None)
+
+
+def _words_of(script: Script) -> Sequence[str]:
+    return script.argv[_first_argument(script) :]
+
+
+def _first_argument(script: Script) -> int:
+    return 2 if script.argv[0] == "-m" else 1

@@ -222,7 +222,9 @@ class _Run:
             from ipexctl.run.jobs.start_again import compose_again_line_of
 
             retry = compose_again_line_of(self.fleet, self.run_id) or retry
-        left_out = self._find_left_out(result, sent)
+        left_out = self._find_left_out(result, list(nodes.values()), sent)
+        if left_out and left_out.starts_again:
+            retry = spell_hint(left_out.fix, self.fleet.target, self.fleet.root)
         result = replace(result, kept=local, again=retry, left_out=left_out).spelled(
             lambda name: suggest_command(self.fleet.target, name, self.fleet.root),
             lambda text: spell_hint(text, self.fleet.target, self.fleet.root),
@@ -316,8 +318,7 @@ class _Run:
         if not self.options.no_sync:
             from ipexctl.run.local_arguments import note_local_arguments
 
-            project = self.script.project
-            for text in note_local_arguments(self.fleet, nodes, project, self.script):
+            for text in note_local_arguments(self.fleet, nodes, self.script):
                 note(f"preflight: {text}")
         self.findings = preflight.run_preflight_checks(flight, note)
 
@@ -446,10 +447,16 @@ class _Run:
         return retry_command.compose_retry_command(self.script.typed, lost, fewer)
 
     def _find_left_out(
-        self, result: RunResult, sent: Mapping[Host, send_project.Sent]
-    ) -> LeftOut | None:
+        self, result: RunResult, nodes: Sequence[PlannedHost],
+        sent: Mapping[Host, send_project.Sent],
+    ) -> LeftOut | None:  # fmt: skip
         if result.first is None or not isinstance(self.files, send_project.Snapshot):
             return None
+        from ipexctl.run import local_arguments as given
+
+        data = given.data_folder(nodes)
+        if missing := given.find_missing_argument(result.last_words, self.script, data):
+            return missing
         name, words = result.first.host, [*map(without_colour, result.tail)]
         start = next(copy.cwd for host, copy in sent.items() if host.name == name)
         return send_project.left_out_file(self.files, start, words, environment())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,22 @@ def test_the_summary_says_how_to_start_it_again(here: Here, line: str, again: st
     assert done.returncode == 3, done.stderr
     assert f": ipexctl run {again}\n" in done.stderr
     assert "MY_TOKEN=x" not in done.stderr
+
+
+def test_the_line_after_a_missing_file_brings_it_and_names_it_as_hosts_see_it(here: Here) -> None:
+    (here.code.parent / "set.txt").write_text("5")
+    (here.code / "read.py").write_text("import sys, torch\nprint(open(sys.argv[1]).read())\n")
+    done = here.call("run", "--force", "-n", "2", "read.py", "../set.txt")
+    assert done.returncode == 1
+    lines = [text.strip() for text in done.stderr.splitlines()]
+    offered = [text for text in lines if text.startswith(("try: ", "again: "))]
+    source = here.code.parent / "set.txt"
+    line = f"cp {source} . && ipexctl run --force -n 2 read.py set.txt"
+    assert offered == [f"try: {line}"], done.stderr
+    copy, _, again = line.partition(" && ipexctl ")
+    subprocess.run(["sh", "-c", copy], cwd=here.code, check=True)
+    done = here.call(*again.split())
+    assert (done.returncode, done.stdout.count("| 5")) == (0, 2), done.stderr
 
 
 def test_what_is_refused_starts_nothing(here: Here) -> None:

@@ -10,7 +10,11 @@ import pytest
 from ipexctl.base.typed_command import Typed
 from ipexctl.project.send_project import Project
 from ipexctl.remote.project.synced_folders import op_find_absent
-from ipexctl.run.local_arguments import describe_local_argument, find_local_arguments
+from ipexctl.run.local_arguments import (
+    describe_local_argument,
+    find_local_arguments,
+    find_missing_argument,
+)
 from ipexctl.run.run_script import Script
 
 
@@ -42,9 +46,15 @@ def test_which_arguments_are_files_of_this_machine_alone(project, tmp_path, args
 
 def _note(project: Project, args: list[str]) -> str:
     (item,) = find_local_arguments(args, project)
+    return describe_local_argument(item, ["node01", "node02"], _script(project, args), DATA)
+
+
+DATA = "/home/ann/.ipexctl/data"
+
+
+def _script(project: Project, args: list[str]) -> Script:
     typed = Typed(("run", "-n", "2"), ("train.py", *args))
-    script = Script(project, ("train.py", *args), typed=typed)
-    return describe_local_argument(item, ["node01", "node02"], script, 1, "/home/ann/.ipexctl/data")
+    return Script(project, ("train.py", *args), typed=typed)
 
 
 def test_the_note_has_the_commands_that_bring_it_to_the_hosts(project, tmp_path, monkeypatch):
@@ -63,6 +73,34 @@ def test_the_note_has_the_commands_that_bring_it_to_the_hosts(project, tmp_path,
     )
     (project.folder / "set.txt").touch()  # never overwritten
     assert _note(project, ["--data", "../set.txt"]) == said.format("../set.txt")
+
+
+@pytest.mark.parametrize(
+    ("args", "said", "line"),
+    [
+        ("--data TOP/set.txt", "TOP/set.txt", "cp TOP/set.txt . && R --data set.txt"),
+        ("--data=../set.txt", "../set.txt", "cp TOP/set.txt . && R --data=set.txt"),
+        ("--data TOP/sets", "TOP/sets/a.bin",
+         "ipexctl data push TOP/sets --as sets && R --data DATA/sets/current/files"),
+        # another file is missing
+        ("--data TOP/set.txt", "TOP/set.txt2", ""),
+        ("--data TOP/sets", "TOP/sets2/a.bin", ""),
+        ("--data here.txt", "here.txt", ""),
+    ],
+)  # fmt: skip
+def test_a_rank_that_did_not_find_its_file_is_answered_with_a_line_that_brings_it(
+    project, tmp_path, monkeypatch, args, said, line
+):
+    monkeypatch.chdir(project.folder)
+    (tmp_path / "sets").mkdir()
+    args, said = (text.replace("TOP", str(tmp_path)) for text in (args, said))
+    words = [f"FileNotFoundError: [Errno 2] No such file or directory: '{said}'"]
+    found = find_missing_argument(words, _script(project, args.split()), DATA)
+    options = "--data sets " if "/sets" in args else ""
+    line = line.replace("R ", f"ipexctl run {options}-n 2 train.py ")
+    line = line.replace("DATA", DATA).replace("TOP", str(tmp_path))
+    assert (found.fix if found else "") == line
+    assert found is None or found.starts_again
 
 
 def test_a_host_says_only_of_what_is_certain_that_it_is_absent(tmp_path):

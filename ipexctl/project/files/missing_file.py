@@ -26,6 +26,7 @@ class LeftOut:
     path: str
     why: str
     fix: str
+    starts_again: bool = False  # the fix ends with the command that starts the run again
 
 
 def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from ipexctl.base.shell_line import first_way
+from ipexctl.base.shell_line import first_way, shell_line
 from ipexctl.base.sizes import count, fold_numbers, short_duration, short_size
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.nearest_file import short_path
@@ -45,14 +45,15 @@ def _failure_box(result: RunResult) -> list[Text]:
     lines = [Text(""), Text(f"failed: {result.cause}", "bold red"), *stall]
     texts = [without_colour(text) for text in result.last_words]
     lines += [_format_last_line(text) for text in short_traceback(texts)]
-    lines += _known_failure_lines(result)
+    ways_out = _known_failure_lines(result)
+    lines += ways_out
     if result.same:
         others = count(len(result.same), "more rank")
         lines.append(Text(f"  {others} failed in the same way: {_rank_names(result.same)}"))
     if result.victims:
         names = _rank_names(result.victims)
         lines.append(Text(f"  likely consequences: {names}", "dim"))
-    if result.again:
+    if result.again and not any(line.plain.endswith(result.again) for line in ways_out):
         lines.append(Text(f"  again: {result.again}"))
     return lines
 
@@ -85,8 +86,9 @@ _OTHER_RUN = re.compile(
 
 def _ways_out(result: RunResult, fix: str) -> Iterator[tuple[str, str]]:
     """Yield the lines to paste with their labels: this run's own command in place of `run ...`."""
+    is_whole = result.left_out is not None and fix == result.left_out.fix
     for number, text in enumerate(fix.splitlines()):
-        line = first_way(text)
+        line = shell_line(text) if is_whole else first_way(text)
         if result.again and (match := _OTHER_RUN.match(line)):
             own = result.again.replace("ipexctl run", f"ipexctl run{match['options']}", 1)
             line = own + line[match.end() :]
