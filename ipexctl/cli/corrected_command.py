@@ -6,8 +6,10 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.retry_command import without_secrets
 from ipexctl.errors import InputError, IpexctlError
@@ -22,15 +24,39 @@ _PART = r"(?<![\w.-])%s(?![\w.-])"  # a name in a list or pattern, but not a par
 def add_corrected_command(error: IpexctlError, words: Sequence[str], *, has_script: bool) -> None:
     """Put the corrected command line before the other lines of the error's hint. `words`: those
     typed after `ipexctl`; `has_script`: they may end with a script and its arguments."""
+    if command := _corrected_line(error, words, has_script=has_script):
+        error.hint = f"{command}\n{error.hint}".rstrip("\n")
+
+
+def with_corrected_commands(
+    downs: Sequence[HostDown], words: Sequence[str]
+) -> tuple[HostDown, ...]:
+    """Put the corrected command line before the other lines of the hints of hosts that failed; one
+    line corrects the names of all of them. `words`: as above."""
+    corrected = list(words)
+    for down in downs:
+        if down.meant[0] and not down.meant_at[0]:
+            corrected = _replace_word(corrected, *down.meant) or corrected
+    both = _spell(corrected) if corrected != list(words) else ""
+    lines = []
+    for down in downs:
+        line = _corrected_line(down, words, has_script=False) if any(down.meant) else ""
+        lines.append(both if line and down.meant[0] and not down.meant_at[0] else line)
+    return tuple(
+        replace(down, hint=f"{line}\n{down.hint}") if line else down
+        for down, line in zip(downs, lines, strict=True)
+    )
+
+
+def _corrected_line(
+    error: IpexctlError | HostDown, words: Sequence[str], *, has_script: bool
+) -> str:
     wrong, right = error.meant
     if error.meant_at[0]:
-        command = _correct_file(error, words)
-    elif wrong:
-        command = corrected_command(words, wrong, right)
-    else:
-        command = _spell(_add_option(words, right, has_script=has_script))
-    if command:
-        error.hint = f"{command}\n{error.hint}".rstrip("\n")
+        return _correct_file(error, words)
+    if wrong:
+        return corrected_command(words, wrong, right)
+    return _spell(_add_option(words, right, has_script=has_script))
 
 
 def corrected_command(words: Sequence[str], wrong: str, right: str) -> str:
@@ -65,7 +91,7 @@ def commands_with_script(words: Sequence[str]) -> list[str]:
     return [_spell([*words, name]) for name in meant[:_MOST_SCRIPTS]]
 
 
-def _correct_file(error: IpexctlError, words: Sequence[str]) -> str:
+def _correct_file(error: IpexctlError | HostDown, words: Sequence[str]) -> str:
     """Return the command that corrects the word in the file, then the one that was typed; "" if the
     file does not have it there."""
     (file, number, column), (wrong, right) = error.meant_at, error.meant

@@ -97,10 +97,11 @@ def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -
 
 
 def merged_hints(downs: Sequence[HostDown]) -> str:
-    """Join the hints of several hosts, each once and only the first few."""
+    """Join the hints of several hosts, only the first few, and each line once."""
     hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
     note = [f"# and {len(hints) - _MOST_HINTS} more like these"] if len(hints) > _MOST_HINTS else []
-    return "\n".join([*hints[:_MOST_HINTS], *note])
+    lines = dict.fromkeys(line for hint in hints[:_MOST_HINTS] for line in hint.splitlines())
+    return "\n".join([*lines, *note])
 
 
 def retry_without(typed: Typed, hosts: Sequence[str]) -> str:

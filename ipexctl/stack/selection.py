@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from packaging.version import Version
 
@@ -26,6 +27,7 @@ from ipexctl.stack.version_table import (
     StackRow,
     brings_ipex,
     is_version,
+    nearest_torch,
     not_asked,
     rows_for_request,
 )
@@ -97,7 +99,19 @@ def choose_stacks(
         why="\n".join([*_refusal_lines(passed_over), *_refusal_lines(rejected)]),
         hint="\n".join([_nothing_fits_hint(request), *_carry_python_hints(passed_over)]),
         slug="no-row-fits",
-    )
+    ).with_meant(request.torch, _nearest_fitting_torch(rows, facts, request))
+
+
+def _nearest_fitting_torch(
+    rows: Sequence[StackRow], facts: Sequence[Facts], request: Request
+) -> str:
+    other = replace(request, torch="")
+
+    def fits(row: StackRow) -> bool:
+        asked = not (not_asked(row, other) or brings_ipex(row, other))
+        return asked and not any(_row_reasons(row, facts, other))
+
+    return nearest_torch(rows_for_request(rows, other), request.torch, fits)
 
 
 def _refusal_lines(refused: Sequence[Refused]) -> Iterator[str]:

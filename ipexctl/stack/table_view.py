@@ -20,6 +20,7 @@ from ipexctl.stack.version_table import (
     Request,
     StackRow,
     brings_ipex,
+    nearest_torch,
     not_asked,
     rows_for_request,
     to_minor,
@@ -51,6 +52,13 @@ def stack_offers(rows: Sequence[StackRow], host: Facts, request: Request) -> tup
 def first_choice(offers: Sequence[Offer]) -> StackRow | None:
     """Return the row that `install` takes."""
     return next((offer.row for offer in offers if not offer.reasons and offer.taken), None)
+
+
+def nearest_fitting_torch(rows: Sequence[StackRow], host: Facts, request: Request) -> str:
+    """Return the torch to ask for instead of one that the table does not have; "" for none."""
+    offers = stack_offers(rows, host, replace(request, torch=""))
+    fitting = {offer.row for offer in offers if offer.taken and not offer.reasons}
+    return nearest_torch([offer.row for offer in offers], request.torch, fitting.__contains__)
 
 
 def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:

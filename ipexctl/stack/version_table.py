@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -169,3 +169,20 @@ def is_version(version: str, requested: str) -> bool:
     """Compare complete numbers, so that 1.12.100 does not match 1.12.1."""
     requested = requested.split("+")[0]
     return version == requested or version.startswith(requested + ".")
+
+
+def nearest_torch(
+    rows: Sequence[StackRow], requested: str, fits: Callable[[StackRow], bool]
+) -> str:
+    """Return the torch to ask for instead of one that the table does not have: the newest that fits
+    and is not newer, as 2.13, else the oldest. "": the table has it, it is no version, or none
+    fits."""
+    try:
+        wanted = to_minor(requested.partition("+")[0])
+    except ValueError:
+        return ""
+    if any(is_version(row.torch, requested) for row in rows):
+        return ""
+    minors = sorted({to_minor(row.torch) for row in rows if fits(row)})
+    older = [minor for minor in minors if minor <= wanted]
+    return "{}.{}".format(*(older[-1] if older else minors[0])) if minors else ""

@@ -98,6 +98,14 @@ def test_an_option_in_place_of_a_host_is_refused_before_anything_runs(lab3, tmp_
     assert not mark.exists()
 
 
+def test_a_login_without_an_account_is_answered_with_the_user_of_ssh_config(lab3):
+    refused = doctor(lab3, hosts=("nobody-here@node01",))
+    assert refused.returncode == 4
+    first = refused.stdout.splitlines()[1].removeprefix("do this: ")
+    program, *words = shlex.split(first)
+    assert (program, ipexctl(*words).returncode) == ("ipexctl", 0), refused.stdout
+
+
 def test_a_host_that_cannot_be_asked_does_not_hide_the_others(lab3):
     lab3.fault("node02", "unplug")
     try:

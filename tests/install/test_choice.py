@@ -111,6 +111,24 @@ def test_ipex_that_is_asked_for_is_never_replaced_by_stock() -> None:
     assert "--stack stock" in none.value.hint
 
 
+@pytest.mark.parametrize(
+    ("asked", "python", "near"),
+    [
+        (Request(torch="2.13.77"), "3.13.1", "2.13"),
+        (Request(torch="99.1"), "3.9.2", "2.8"),
+        (Request(torch="1.14", stack="ipex"), "3.9.2", "1.13"),
+        (Request(torch="2.13"), "3.6.2", ""),  # the table has it
+        (Request(torch="new"), "3.13.1", ""),
+    ],
+)
+def test_instead_of_a_torch_that_the_table_lacks_the_nearest_for_these_hosts_is_offered(
+    asked: Request, python: str, near: str
+) -> None:
+    with pytest.raises(NothingFits) as none:
+        taken(asked, None, ready("a", python))
+    assert none.value.meant == ((asked.torch, near) if near else ("", ""))
+
+
 # --- doctor and install decide the same ----------------------------------------------------------
 
 FLEETS = [

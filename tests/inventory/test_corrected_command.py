@@ -65,3 +65,33 @@ def test_the_corrected_command_is_the_first_line_to_paste(shell, typed, correcte
         assert f"  try: {first}\n" in done.stderr and not why_not_pastable(first)
     else:
         assert not first.startswith("ipexctl")
+
+
+NOT_RESOLVED = ("nod01.invalid", "nod02.invalid")
+CONFIG = "".join(f"Host {n.replace('nod', 'node')}\n  HostName 127.0.0.1\n" for n in NOT_RESOLVED)
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("-H nod01.invalid -F cfg", "ipexctl doctor -H node01.invalid -F cfg"),
+        # one line corrects both
+        ("-H nod01.invalid,nod02.invalid -F cfg",
+         "ipexctl doctor -H node01.invalid,node02.invalid -F cfg"),
+        ("-f hosts -F cfg", "sed -i '1s/nod01[.]invalid/node01.invalid/' hosts && "
+         "ipexctl doctor -f hosts -F cfg"),
+        ("-H xyz.invalid -F cfg", "correct xyz.invalid, or"),
+    ],
+)  # fmt: skip
+def test_doctor_offers_the_corrected_command_for_a_host_that_is_probably_another(
+    shell, typed, first
+):
+    shell.write("cfg", CONFIG)
+    shell.write("ipexctl.toml", "ssh_config = 'cfg'\n")
+    shell.write("hosts", "nod01.invalid\n")
+    done = shell("doctor", *typed.split())
+    assert done.returncode == 4
+    assert done.stdout.splitlines()[1].startswith(f"do this: {first}"), done.stdout
+    fixes = [line[6:] for line in done.stdout.splitlines() if line.startswith("  fix ")]
+    assert len([line for line in fixes if line.removeprefix("# ").startswith(first)]) == 1
+    assert [why_not_pastable(line) for line in fixes] == [""] * len(fixes)

@@ -37,3 +37,20 @@ def test_trust_suggests_the_same_ssh_configuration(tmp_path):
         done = ipexctl("trust", "-f", "hosts", "-F", "cfg", cwd=tmp_path)
     assert done.returncode == 4
     assert f"try: ssh -F cfg -v -p {port} ann@127.0.0.1 true" in done.stderr
+
+
+@pytest.mark.parametrize("usual", ["daemon", ""])
+def test_a_user_that_was_typed_may_have_no_account(sshd, tmp_path, usual):
+    """sshd refuses the login in the same way as one without the right key."""
+    config, user = sshd.config("n"), f"  User {getpass.getuser()}\n"
+    other = f"  User {usual}\n" if usual else ""
+    config.write_text(config.read_text().replace(user, other))
+    done = ipexctl("doctor", "-H", "nobody-here@n", "-F", str(config), cwd=tmp_path)
+    assert done.returncode == 4
+    copy = f"ssh-copy-id -F {config} -i {sshd.folder}/id nobody-here@n"
+    fixes = [line[6:] for line in done.stdout.splitlines() if line.startswith("  fix ")]
+    if usual:
+        again = f"ipexctl doctor -H n -F {config}"
+        assert fixes == [again, f"# does n have an account nobody-here? if so: {copy}"]
+    else:
+        assert fixes == [f"{copy}   # if n has an account nobody-here"]

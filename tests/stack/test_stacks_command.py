@@ -108,6 +108,32 @@ def test_where_nothing_fits_the_command_ends_with_3() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ("--torch 99.1", "newest"),
+        ("--torch=2.13.77", "--torch=2.13"),
+        ("--torch 0.4", "--torch 2.0"),
+        ("--torch 1.14 --stack ipex", "--torch 1.13 --stack ipex"),
+        ("--torch 99.1 --python 3.9", "--torch 2.8 --python 3.9"),
+    ],
+)
+def test_a_version_that_the_table_lacks_is_answered_with_the_nearest_that_fits(asked, instead):
+    newest = max(tuple(map(int, row.torch.split("."))) for row in stack_rows())
+    instead = instead.replace("newest", f"--torch {newest[0]}.{newest[1]}")
+    done = stacks(*asked.split())
+    first, second = done.stdout.splitlines()[:2]
+    assert (done.returncode, first) == (3, "nothing fits")
+    assert second == f"  try: ipexctl stacks {instead}   # the nearest version in the table"
+    assert stacks(*instead.split()).returncode == 0
+
+
+@pytest.mark.parametrize("asked", ["--torch x", "--torch 1.12.1 --python 3.14", "--python 3.5"])
+def test_where_no_other_version_is_nearest_none_is_offered(asked):
+    done = stacks(*asked.split())
+    assert (done.returncode, "try:" in done.stdout) == (3, False)
+
+
+@pytest.mark.parametrize(
     ("option", "value"),
     [("isa", "mmx"), ("python", "three"), ("glibc", "new"), ("glibc", "2"), ("backend", "mpi")],
 )

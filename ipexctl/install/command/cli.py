@@ -207,6 +207,7 @@ def stacks(
       ipexctl stacks
       ipexctl stacks --python 3.9 --isa avx2   # what fits such hosts
     """
+    from ipexctl.cli.corrected_command import corrected_command
     from ipexctl.errors import EXIT_NOTHING_FITS
     from ipexctl.install.command.stacks_text import stack_table_text, stacks_document
     from ipexctl.local.shipped_tables import stack_rows
@@ -217,14 +218,15 @@ def stacks(
     request = check_request(
         Request(torch=row.torch, ipex=row.ipex, backend=row.backend, stack=row.stack)
     )
-    offers = table_view.stack_offers(
-        stack_rows(), table_view.as_host(host.python, host.isa, host.glibc, host.arch), request
-    )
+    described = table_view.as_host(host.python, host.isa, host.glibc, host.arch)
+    offers = table_view.stack_offers(stack_rows(), described, request)
     fits = any(not offer.reasons for offer in offers)
     if json:
         print_json(stacks_document(offers))
     else:
-        print(stack_table_text(offers, verbose=verbose), end="")
+        near = table_view.nearest_fitting_torch(stack_rows(), described, request)
+        instead = corrected_command(sys.argv[1:], request.torch, near) if near else ""
+        print(stack_table_text(offers, verbose=verbose, instead=instead), end="")
     raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 

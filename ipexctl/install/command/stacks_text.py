@@ -13,13 +13,15 @@ _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
 _WIDTH = 80
 
 
-def stack_table_text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
+def stack_table_text(offers: Sequence[Offer], *, verbose: bool = False, instead: str = "") -> str:
     """Return the rows, newest torch first, with a star at the row that `install` takes by default.
-    `verbose`: also what was not tested about each row."""
+    `verbose`: also what was not tested about each row; `instead`: the command for a version that
+    fits, if none does."""
     fitting = [offer for offer in offers if not offer.reasons]
     refused = [offer for offer in offers if offer.reasons]
     lines = _table_lines(fitting, verbose=verbose) if fitting else ["nothing fits"]
     lines += _legend_lines(fitting, verbose=verbose) if fitting else []
+    lines += [f"  try: {instead}   # the nearest version in the table"] if instead else []
     lines += ["", "does not fit:"] if refused else []
     width = max((len(offer.row.name) for offer in refused), default=0)
     for offer in sorted(refused, key=_newest_first):

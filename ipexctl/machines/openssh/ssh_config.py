@@ -73,6 +73,8 @@ class SshSettings:
     control_path: str = ""  # while a shared connection is open there
     # the name in its `Host` line, perhaps in another case; "": the file of -F has none
     configured: str | None = field(default=None, compare=False)
+    # the user that ssh_config names, if the hostfile or the command line names another
+    usual_user: str = field(default="", compare=False)
     given: Host = field(default=Host(""), compare=False)  # as the hostfile or ProxyJump names it
 
 

@@ -79,6 +79,7 @@ class SshConfig:
                 answer, name=host.name, user=host.user or answer.user,
                 port=host.port or answer.port, given=host,
                 configured=named.get(host.name) or named.get(host.name.lower(), without),
+                usual_user="" if answer.user in (self.me.user, host.user) else answer.user,
             )
             for host, answer in answers.items()
         }  # fmt: skip

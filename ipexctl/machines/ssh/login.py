@@ -331,12 +331,16 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
         why.append(str(error))
     if environment().get("SLURM_JOB_ID"):
         why.append("this is a Slurm job: on some clusters srun reaches its nodes and SSH does not")
-    return Unreachable(
+    way = _other_way_in(login, skipped, with_password=with_password)
+    error = Unreachable(
         f"{answer.name}: cannot log in as {answer.user}",
         why="\n".join(why),
-        hint=_login_hint(login, skipped, with_password=with_password),
+        hint=way or _copy_key_hint(login, has_keys=bool(login.tried or skipped)),
         slug="login-failed",
     )
+    if way or not answer.given.user or not answer.usual_user:
+        return error
+    return error.with_meant(f"{answer.given.user}@{answer.given.name}", answer.given.name)
 
 
 def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
@@ -352,19 +356,30 @@ def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
     )
 
 
-def _login_hint(login: _Login, skipped: tuple[str, ...], *, with_password: bool) -> str:
+def _other_way_in(login: _Login, skipped: tuple[str, ...], *, with_password: bool) -> str:
+    """Return what lets the user in without another key on the host; "" if nothing does."""
     locked = [word for word in skipped if "ssh-add" in word]
     if locked:
         return "ssh-add " + locked[0].split()[0]
-    answer = login.link.answer
     methods = {"password", "keyboard-interactive"}
     if login.allowed and "publickey" not in login.allowed and methods & set(login.allowed):
         ssh_hint = "--transport openssh, after ssh -M has logged in"
         return ssh_hint if with_password else "--ask-pass"
+    return ""
+
+
+def _copy_key_hint(login: _Login, *, has_keys: bool) -> str:
+    """Return the command that brings the key to the host. sshd does not say whether there is such
+    an account, and a user that was typed may have none."""
+    answer = login.link.answer
     key = next((label for label in login.tried if os.path.isfile(f"{label}.pub")), "")
     copy = login_command.copy_id(answer.given, answer.user, key)
-    has_keys = bool(login.tried or skipped)  # ssh-copy-id refuses to start without one
-    return copy if has_keys else f"ssh-keygen -t ed25519 && {copy}"
+    copy = copy if has_keys else f"ssh-keygen -t ed25519 && {copy}"  # ssh-copy-id needs a key
+    if not answer.given.user:
+        return copy
+    if answer.usual_user:
+        return f"does {answer.name} have an account {answer.user}? if so: {copy}"
+    return f"{copy}   # if {answer.name} has an account {answer.user}"
 
 
 def _auth_timeout(answer: SshSettings, label: str) -> Unreachable:
