@@ -6,8 +6,10 @@ import json
 import zlib
 from typing import Any
 
+from ipexctl.common.attempt_record import KeeperAnswer
 from ipexctl.common.journal_records import FactNoted, JournalRecord, WrittenRecord
 from ipexctl.common.restart_plan import RestartCommon
+from ipexctl.common.run_answers import AttemptSummary, JournalSummary, RunRow
 from ipexctl.common.run_events import Event, Fact
 from ipexctl.common.run_orders import HostOfRun, HubOrder, RankOrder, StartOrder
 from ipexctl.facts.clocks_facts import ClockFacts
@@ -125,3 +127,18 @@ def journal_bytes(*documents: dict[str, Any]) -> bytes:
     """These as a journal has them, whether or not they are records of ours."""
     texts = [json.dumps(document).encode("ascii") for document in documents]
     return b"".join(HEAD.pack(len(text), zlib.crc32(text)) + text for text in texts)
+
+
+def run_row(
+    run: str,
+    host: str = "node01",
+    *,
+    alive: bool = False,
+    journal: JournalSummary | None = None,
+    record: AttemptSummary | None = None,
+    keeper: KeeperAnswer | None = None,
+    **more: Any,
+) -> RunRow:
+    """What a host answers about a run."""
+    parts = (journal or JournalSummary(), record or AttemptSummary(), keeper or KeeperAnswer())
+    return RunRow(run, host, alive, *parts, **more)

@@ -101,6 +101,13 @@ class WrittenLine(Message):
     line: RecordLine
 
 
+class AttemptLines(Message):
+    """The record of a run as a host has it."""
+
+    alive: bool  # its keeper here
+    lines: "list[RecordLine]"
+
+
 class FurtherAttempt(Message):
     """What the record has of an attempt that followed another one: for `ps` and other commands."""
 

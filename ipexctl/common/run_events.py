@@ -127,7 +127,7 @@ class LogSizes(Event):
     """How a log has grown."""
 
     key: int  # the rank
-    rows: "list[tuple[float, float]]"  # time and size
+    rows: "list[tuple[float, int]]"  # time and size
     first: int  # the offset of the first part that is sent
 
 

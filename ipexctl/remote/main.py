@@ -29,6 +29,8 @@ if MYPY:
 
     from typing_extensions import Protocol
 
+    from ipexctl.common.message import Message
+
     Frame = tuple[dict[str, Any], bytes]
 
     class Emitter(Protocol):
@@ -104,9 +106,9 @@ class AgentLoop:
             call.body = body
             start = time.monotonic()
             arguments = {name: value for name, value in header.items() if name not in ("id", "op")}
-            done = find_operation(header["op"])(call, **arguments)
+            answer = find_operation(header["op"])(call, **arguments)
             took = round(time.monotonic() - start, 6)
-            self.write({"id": call.number, "done": done or {}, "took": took})
+            self.write({"id": call.number, "done": document_of(answer), "took": took})
         except Failure as e:
             self.write({"id": call.number, "error": failure_document(e)})
         except BaseException as e:
@@ -127,6 +129,11 @@ class AgentLoop:
                 call.inbox.put_nowait(None)
             except queue.Full:
                 pass
+
+
+def document_of(answer: "Message | dict[str, Any] | None") -> "dict[str, Any]":
+    """Return what an operation answers as a document, {} for nothing."""
+    return answer if isinstance(answer, dict) else answer.document() if answer else {}
 
 
 def find_operation(name: str, prefix: str = "op_") -> "Callable[..., Any]":

@@ -17,6 +17,7 @@ from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import count, format_bytes
 from ipexctl.base.values import list_of, number_or_none, plain, texts_of
 from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.common.run_answers import LogRecorded, PageEvent, RunRecorded
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.machines.fleet import Fleet
@@ -53,21 +54,23 @@ def read_from_hosts(fleet: Fleet, attempts: Sequence[Sequence[ListedRun]]) -> li
 
     def ask(host: Host) -> None:
         own = {run.id: run for run in runs if host.name in run.targets}
+        names = {
+            report.run: report.host
+            for run in own.values()
+            for report in run.seen
+            if report.target == host.name
+        }
         request = {"root": fleet.root_of(host), "known_as": host.name, "run_ids": list(own)}
         number = fleet.agents[host].start("run.run_records.read", request)
         for frame in fleet.agents[host].answers(number, SILENCE, LARGEST):
-            header = Answer(host.name, frame.header)
-            run = own.get(str(header.get("run")))
-            if run is None:
-                continue
-            name = next(report.host for report in run.seen if report.target == host.name)
-            if header.get("event") == "run":
-                records[run.id].append(read_host_record(name, header))
-                continue
-            sizes = header.value("sizes", tuple[tuple[float, int], ...])
-            parts = header.value("parts", tuple[tuple[int, int], ...])
-            rank = header.integer("rank")
-            points[run.id][rank] = read_points(run, name, rank, frame.body, parts, sizes)
+            if "done" in frame.header:
+                break
+            match Answer(host.name, frame.header).value("event", PageEvent):
+                case RunRecorded(key, record) if key in own:
+                    records[key].append(read_host_record(names[key], record))
+                case LogRecorded(key, rank, sizes, parts) if key in own:
+                    printed = read_points(own[key], names[key], rank, frame.body, parts, sizes)
+                    points[key][rank] = printed
 
     fleet.map_hosts(ask, [h for h in fleet.alive if any(h.name in run.targets for run in runs)])
     return [_known_by_hosts(row, records[row[0].id], points[row[0].id]) for row in attempts]

@@ -13,11 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_answer import read_messages
 from ipexctl.base.host_outcome import HostResult, PerHost, without_host
 from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.base.sizes import format_bytes
-from ipexctl.common.attempt_record import RecordLine
+from ipexctl.common.attempt_record import AttemptLines
+from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
@@ -33,14 +33,13 @@ from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
 from ipexctl.report.material.host_record import (
     HostRecord,
     Printed,
-    RecordedAnswer,
     read_host_record,
 )
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.material.training_curves import with_steps
 from ipexctl.report.report_document import report_document
 from ipexctl.report.report_page import Assets, render_report_page
-from ipexctl.run.follow_attempts import RecordAnswer, filter_attempts
+from ipexctl.run.follow_attempts import filter_attempts
 from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, measure_run_speed, read_metrics
 from ipexctl.run.jobs.ps import ask_run_hosts, find_run, gather_runs
@@ -152,12 +151,8 @@ def read_assets() -> Assets:
 
 def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     """Read the hosts' records of an attempt."""
-    fields = ("began", "records", "samples")
-    answers = ask_run_hosts(fleet, run, "run.run_list.record", form=RecordedAnswer)
-    records = [
-        read_host_record(name, {field: answer[field] for field in fields})
-        for name, answer in answers.items()
-    ]
+    answers = ask_run_hosts(fleet, run, "run.run_list.record", RecordAnswer)
+    records = [read_host_record(name, answer) for name, answer in answers.items()]
     return make_attempt(run, records, read_document(FOLDER / "runs" / run.id / "result.json"))
 
 
@@ -174,11 +169,9 @@ def make_attempt(
 def read_attempt_starts(fleet: Fleet, run: ListedRun) -> tuple[tuple[int, str, str], ...]:
     """Return the checkpoint from which each attempt began, or why from none, by the longest record
     of the hosts."""
-    answers = ask_run_hosts(
-        fleet, run, "restart.attempts.record", form=RecordAnswer, run_id=run.first_id
-    )
-    read = (read_messages(RecordLine, answer["lines"]) for answer in answers.values())
-    records = sorted(read, key=len)
+    op = "restart.attempts.record"
+    answers = ask_run_hosts(fleet, run, op, AttemptLines, run_id=run.first_id)
+    records = sorted((answer.lines for answer in answers.values()), key=len)
     lines = filter_attempts(records[-1] if records else ())
     return tuple((line.attempt, line.checkpoint, explain_beginning(line)) for line in lines)
 

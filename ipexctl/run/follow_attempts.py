@@ -8,20 +8,22 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
-from typing import Any
+from typing import TypeVar
 
-from ipexctl.base.host_answer import Answer, read_messages
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
 from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
+    AttemptLines,
     FurtherAttempt,
+    KeeperAnswer,
     KeeperQuestion,
     RecordLine,
     RunEnded,
 )
+from ipexctl.common.run_answers import PlanAnswer
 from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, RunFailed, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -67,6 +69,7 @@ from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.run.watch.session import Session
 
+_T = TypeVar("_T")
 LOOK = 1.0  # seconds between two questions
 SHOWS = 60.0  # seconds for a new attempt to become visible
 SILENT = 120.0  # seconds without an answer of any host
@@ -82,14 +85,6 @@ def describe_attempt(line: AttemptBegins) -> str:
         more = describe_skipped(line) + describe_incomplete(line)
         return f"{attempt} from {line.checkpoint}, {old} old{more}"
     return attempt + (f" from the beginning: {explain_beginning(line)}" if line.kept else "")
-
-
-@dataclass(frozen=True)
-class RecordAnswer:
-    """What a host's answer about the record of a run must have."""
-
-    alive: bool
-    lines: tuple[dict[str, Any], ...]
 
 
 def filter_attempts(record: Iterable[RecordLine]) -> list[AttemptBegins]:
@@ -282,7 +277,8 @@ class Attempts:
         while time.monotonic() - last_answer < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
-                self._ask_hosts("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
+                question = KeeperQuestion(stop=self.interrupts.last).document()
+                self._ask_hosts("ask", KeeperAnswer, ask=question)
             records = self._read_records()
             lines = filter_attempts(line for record in records for line in record)
             furthest = sorted(records, key=_find_last_attempt, reverse=True)
@@ -308,11 +304,11 @@ class Attempts:
             time.sleep(LOOK)
         return end
 
-    def _read_records(self) -> list[tuple[RecordLine, ...]]:
+    def _read_records(self) -> list[list[RecordLine]]:
         """Return the record of the run as each host has it."""
-        answers = self._ask_hosts("record", RecordAnswer)
-        self.alive = any(answer["alive"] is True for answer in answers)
-        records = [read_messages(RecordLine, answer["lines"]) for answer in answers]
+        answers = self._ask_hosts("record", AttemptLines)
+        self.alive = any(answer.alive for answer in answers)
+        records = [answer.lines for answer in answers]
         for line in (line for record in records for line in record):
             if isinstance(line, AttemptBegins):
                 self.attempts[line.attempt] = line
@@ -345,18 +341,14 @@ class Attempts:
             self.painter.note(waits)
         return waits or previous
 
-    def _ask_hosts(
-        self, operation: str, form: type[object] | None = None, **fields: object
-    ) -> list[Answer]:
+    def _ask_hosts(self, operation: str, kind: type[_T], **fields: object) -> list[_T]:
         """Ask the hosts; those that do not answer are not asked again: each would take long."""
 
-        def one(host: Host) -> Answer:
+        def one(host: Host) -> _T:
             root, agent = self.fleet.root_of(host), self.fleet.agents[host]
             request = {"root": root, "known_as": host.name, "run_id": self.run_id, **fields}
             answer = agent.call(f"restart.attempts.{operation}", request, timeout=ANSWER).done
-            if form:
-                answer.read(form)
-            return answer
+            return answer.read(kind)
 
         answers = fan_out([host for host in self.fleet.agents if host not in self.silent], one)
         self.silent |= {host for host, answer in answers.items() if isinstance(answer, HostDown)}
@@ -454,14 +446,14 @@ def _read_plan(
     fleet: Fleet, run: ListedRun, name: str, host: Host
 ) -> tuple[LaunchPlan, float, RunOptions]:
     """Return the plan, the seconds since the run began (or that it took), and known options."""
-    done = fleet.call(host, "run.run_list.plan", known_as=name, run_id=run.id)
-    plan = shown_plan.read_shown_plan(done["plan"], run.id)
+    done = fleet.call(host, "run.run_list.plan", known_as=name, run_id=run.id).read(PlanAnswer)
+    plan = shown_plan.read_shown_plan(done.plan, run.id)
     if plan is None:
         raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
     options = RunOptions("", root=fleet.root, lives_on=True)
     with suppress(TypeError, ValueError):  # an older ipexctl did not record it
-        options = replace(options, host_timeout=Seconds(done["plan"].get("host_timeout")))
-    return plan, run.seconds if run.over else float(done.integer("age")), options
+        options = replace(options, host_timeout=Seconds(done.plan.get("host_timeout")))
+    return plan, run.seconds if run.over else float(done.age), options
 
 
 TRY_AGAIN = 5.0  # seconds between two tries to reach a host that is away

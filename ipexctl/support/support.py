@@ -48,10 +48,9 @@ _RUN = ("id", "began", "seconds", "started", "ok", "bytes", "exit_code")
 _ABOUT = ("hosts", "ranks", "version")
 _VERDICT = ("exit_code", "ended_by", "lost")
 _END = ("rank", "host", "code", "signal", "lost", "hints", "at_exit")
-_ON_HOST = (
-    "host", "target", "alive", "began", "seconds", "started", "ok", "begun", "decided", "bytes",
-    "format", "unreadable", "stall", "kept",
-)  # fmt: skip
+_ON_HOST = ("host", "target", "alive", "decided")
+_ROW = ("bytes", "unreadable", "kept")
+_JOURNAL = ("began", "seconds", "started", "ok", "begun", "format", "stall")
 _PLAN = ("world_size", "master_port", "mpi", "ddp", "tuned")
 _PLAN_HOST = ("host", "nic", "threads", "quota")
 _PLACE = ("rank", "local_rank", "cpus", "node")
@@ -217,7 +216,14 @@ def _result_document(run: ListedRun) -> dict[str, Any]:
         "about": _named_attributes(run.about, _ABOUT),
         "verdict": verdict and _named_attributes(verdict, _VERDICT),
         "first": verdict and verdict.first and _named_attributes(verdict.first, _END),
-        "hosts": [_named_attributes(part, _ON_HOST) for part in run.seen],
+        "hosts": [
+            {
+                **_named_attributes(part, _ON_HOST),
+                **_named_attributes(part.row, _ROW),
+                **_named_attributes(part.journal, _JOURNAL),
+            }
+            for part in run.seen
+        ],
     }
 
 

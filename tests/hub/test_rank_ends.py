@@ -51,9 +51,10 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
     records = journal.parse_records(
         journal.read_journal_bytes(journal.path_of(supervisor.dir, "a"))
     )
-    (own,) = run_list.summarize_journal(records)["own"] or [None]
+    own = [fact.event for fact in run_list.summarize_journal(records).own]
     exits = [event.ended.document() for event in told if isinstance(event, RankExited)]
-    return own and (own["event"]["rank"], own["event"]["ended"]), exits
+    failed = [(e.rank, e.ended.document()) for e in own if isinstance(e, RankExited)]
+    return failed, exits
 
 
 @pytest.mark.parametrize("how", [FAILED, KILLED])
@@ -63,7 +64,7 @@ def test_a_rank_that_failed_before_the_end_is_reported_also_after_it(
     message = {"ended": True, "at": time.monotonic(), **how}
     supervisor.stop("ended")
     failed, told = ends(supervisor, message)
-    assert failed == (0, told[0])
+    assert failed == [(0, told[0])]
     assert told[0].get("signal") == how["signal"]
 
 
@@ -72,7 +73,7 @@ def test_a_rank_that_ends_by_the_end_of_the_run_has_not_failed(
     supervisor: Supervisor, how: dict[str, Any]
 ) -> None:
     supervisor.stop("ended")
-    assert ends(supervisor, {"ended": True, "at": time.monotonic(), **how}) == (None, [])
+    assert ends(supervisor, {"ended": True, "at": time.monotonic(), **how}) == ([], [])
 
 
 def test_a_rank_that_is_done_meanwhile_is_done(supervisor: Supervisor) -> None:
@@ -96,5 +97,5 @@ def test_a_wrapper_that_was_killed_just_before_the_end_is_a_lost_rank(
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: supervisor.stop("ended"))
     monkeypatch.setattr(rank_sockets, "time", clock)
     failed, told = ends(supervisor)
-    assert failed == (0, told[0])
+    assert failed == [(0, told[0])]
     assert told[0]["lost"]

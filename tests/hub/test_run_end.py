@@ -33,7 +33,7 @@ from ipexctl.run.jobs.why import Why
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import ListedRun, RunOnHost, merge_runs
 from ipexctl.run.outcome.run_choice import Caller, choose_run
-from tests.made import start_order
+from tests.made import run_row, start_order
 
 RUN = "20260101-000000-000001"
 HOSTS = ["a", "b", "c"]
@@ -78,8 +78,8 @@ def report(
     summary = run_list.summarize_journal([*first, *journal])
     run_id = run_id_of(RUN, number)
     recorded = run_list.summarize_attempts([*record], run_id)
-    raw = {**summary, **recorded, "run": run_id, "host": host, **more}
-    return listed_runs.read_on_host(host, raw, known_failures)
+    said = run_row(run_id, host, journal=summary, record=recorded, **more)
+    return listed_runs.read_on_host(host, said, known_failures)
 
 
 @dataclass

@@ -45,6 +45,7 @@ from ipexctl.run.jobs import ps
 from ipexctl.run.outcome import listed_runs, verdict
 from ipexctl.run.outcome.listed_runs import About, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
+from tests.made import run_row
 
 ABOUT = RunBegan(1, {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, 1.0)
 GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
@@ -93,8 +94,7 @@ FACTS = [LOST, ASKED, TIME, WELL, OVER, ALONE, FROZEN, BROKEN, REFUSED, NOTE,
 
 def live(facts: list[Fact]) -> Verdict | None:
     """As a session hears it."""
-    read = [fact for one in facts if (fact := verdict.read_fact(one.document()))]
-    assert len(read) == len(facts)
+    read = verdict.read_all(facts)
     return verdict.decide_verdict([fact for fact in read if fact.is_decisive], 2, known_failures)
 
 
@@ -105,9 +105,9 @@ def part(
         record if isinstance(record, WrittenRecord) else WrittenRecord(record)
         for record in (ABOUT, FactNoted(Fact(Begun())), *records)
     ]
-    said = run_list.summarize_journal(written)
-    raw = {**said, "run": "20260101-000000-000001", "host": name, "alive": alive}
-    return listed_runs.read_on_host(target or name, raw, known_failures)
+    summary = run_list.summarize_journal(written)
+    said = run_row("20260101-000000-000001", name, alive=alive, journal=summary)
+    return listed_runs.read_on_host(target or name, said, known_failures)
 
 
 def kept(facts: list[Fact]) -> Verdict | None:

@@ -14,17 +14,27 @@ GIVEN = {"root"}  # by Fleet.call
 OURS = {"root", "key"}  # by EnvOnHost.call
 
 
-def operations() -> dict[str, ast.arguments]:
+# their operations answer with a message of common/, or nothing
+ANSWERING = ("run.run_list", "run.run_records", "restart")
+
+
+def operations() -> dict[str, ast.FunctionDef]:
     found = {}
     for path in (PACKAGE / "remote").rglob("*.py"):
         module = ".".join(path.relative_to(PACKAGE / "remote").with_suffix("").parts)
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("op_"):
-                found[f"{module}.{node.name[3:]}"] = node.args
+                found[f"{module}.{node.name[3:]}"] = node
     return found
 
 
 OPERATIONS = operations()
+MESSAGES = {
+    node.name
+    for path in (PACKAGE / "common").glob("*.py")
+    for node in ast.parse(path.read_text("utf-8")).body
+    if isinstance(node, ast.ClassDef)
+}
 
 
 def requests() -> list[tuple[str, str, set[str], bool]]:
@@ -118,8 +128,18 @@ def test_most_requests_are_found() -> None:
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: f"{one[0]} {one[1]}")
 def test_a_request_has_the_names_that_its_operation_takes(request_) -> None:
     _, operation, given, whole = request_
-    args = OPERATIONS[operation]
+    args = OPERATIONS[operation].args
     names = [arg.arg for arg in args.args[1:]]
     needed = set(names[: len(names) - len(args.defaults)])
     assert args.kwarg or given <= set(names)
     assert not whole or needed <= given
+
+
+@pytest.mark.parametrize("operation", [n for n in OPERATIONS if n.startswith(ANSWERING)])
+def test_an_operation_answers_with_a_declared_message(operation: str) -> None:
+    returns = OPERATIONS[operation].returns
+    assert returns is not None and ast.unparse(returns).strip("'") in {"None", *MESSAGES}
+
+
+def test_answers_are_of_operations_that_exist() -> None:
+    assert all(any(name.startswith(start) for name in OPERATIONS) for start in ANSWERING)

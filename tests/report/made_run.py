@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipexctl.common.journal_records import InputsNoted, PartEnded, WrittenRecord
+from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Begun, Event, Exit, RankExited, RankStarted
 from ipexctl.report.comparison.recorded_inputs import RunRecord
 from ipexctl.report.comparison.run_difference import Difference, RunComparison
@@ -98,9 +99,7 @@ def record(
         }
         for at in (EVERY * n for n in range(1, int(seconds / EVERY)))
     ]  # fmt: skip
-    documents = [record.document() for record in records]
-    raw = {"began": began, "records": documents, "samples": samples}
-    return host_record.read_host_record(name[host], raw)
+    return host_record.read_host_record(name[host], RecordAnswer(began, records, samples))
 
 
 def lines(

@@ -9,20 +9,24 @@ from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.secret_mask import SecretMask
+from ipexctl.common.attempt_record import KeeperAnswer
 from ipexctl.common.journal_records import InputsNoted, JournalRecord, PartEnded
-from ipexctl.common.run_events import Exit, Moving, RankExited, RankStarted, Stalled
+from ipexctl.common.run_answers import RecordAnswer
+from ipexctl.common.run_events import Moving, RankStarted, Stalled
 from ipexctl.report import run_report
 from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import Difference
 from ipexctl.report.material import curves, host_record
-from ipexctl.report.material.host_record import Printed
+from ipexctl.report.material.host_record import HostRecord, Printed
 from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.report_document import LONGEST, report_document
 from ipexctl.report.sections import timeline
 from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState, RunOnHost
-from tests.made import noted, written
+from tests.made import noted, run_row, written
+from tests.refused import refused
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 
@@ -32,8 +36,8 @@ def recorded(**inputs: Any) -> Attempt:
     return Attempt(made(), (replace(first, of_run=RunInputs(**inputs)), second))
 
 
-def recorded_documents(*records: JournalRecord) -> dict[str, Any]:
-    return {"records": [one.document() for one in written(*records)]}
+def read_recorded(*records: JournalRecord) -> HostRecord:
+    return host_record.read_host_record("n", RecordAnswer(0.0, written(*records)))
 
 
 def cards(found: dict) -> dict[str, str]:
@@ -42,7 +46,8 @@ def cards(found: dict) -> dict[str, str]:
 
 def test_a_queued_run_has_its_place_and_its_arguments():
     place = "place 1 in the queue; before it: 20260101-110000-fedcba of ann"
-    host = RunOnHost("node01", "node01", alive=False, queued=True, waited=True, waits=place)
+    row = run_row("", queued=True, waited=True, keeper=KeeperAnswer(waits=place))
+    host = RunOnHost(row, "node01")
     queued = replace(made(ListedState.QUEUED, command="train.py --lr 0.1"), seen=(host,), ok=0)
     record = replace(
         attempt(made()).records[0], plan=None, starts=(), ends=(), over=None, inputs=None
@@ -200,8 +205,8 @@ def test_numbers_that_no_axis_can_hold():
 def test_the_environment_is_what_the_run_recorded(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     packages = {"torch": "2.13.0+cpu", "impi-rt": "2021.18.1"}
-    raw = recorded_documents(InputsNoted({"environment": "abc", "packages": packages}))
-    of = Attempt(made(), (host_record.read_host_record("node01", raw),))
+    read = read_recorded(InputsNoted({"environment": "abc", "packages": packages}))
+    of = Attempt(made(), (read,))
     found = dict(run_report._recorded_environment(of))
     assert found["PyTorch"] == "2.13.0+cpu" and found["MPI"].endswith("2021.18.1")
 
@@ -260,8 +265,7 @@ def test_findings_of_the_preflight():
     found = report_document(material(recorded(findings=(row,))))
     assert found["findings"] == [list(row)]
     assert report_document(material(attempt(made())))["findings"] is None
-    raw = recorded_documents(InputsNoted({"packages": {}, "findings": [list(row), ["x"], 5]}))
-    read = host_record.read_host_record("n", raw)
+    read = read_recorded(InputsNoted({"packages": {}, "findings": [list(row), ["x"], 5]}))
     assert read.of_run and read.of_run.findings == (row,)
 
 
@@ -294,7 +298,7 @@ def odd_fact(event: Any, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "raw",
     [
-        {}, {"records": 3, "samples": [1, {"at": "x"}]},
+        {"began": float("nan")}, {"records": 3}, {"samples": [1]},
         {"records": [3, {}, {"record": 3}, {"record": {}, "at": 1.0}]},
         {"records": [{"record": {"kind": "PartEnded", "why": "x", "survivors": "0"}, "at": 1.0}]},
         {"records": [{"record": PartEnded("x", 0).document(), "at": "x"}]},
@@ -307,29 +311,21 @@ def odd_fact(event: Any, **more: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_odd_words_of_a_host(raw):
-    found = host_record.read_host_record("n", raw)
-    assert found == host_record.HostRecord("n")
+    """Hosts pass over records of their journals that are not as declared."""
+    with refused("agent-reply-invalid", "n: the agent sent an invalid reply ('"):
+        Answer("n", {"began": 0.0, "records": [], **raw}).read(RecordAnswer)
 
 
 def test_odd_samples_and_facts_are_left_out():
-    raw = {
-        "began": float("nan"),
-        **recorded_documents(
-            InputsNoted(
-                {
-                    "sockets": [[0, None, [["x"], [1, True]]], 5],
-                    "variables": {"A": 1},
-                    "reasons": 5,
-                }
-            ),
-            noted(RankStarted(0, 100, where=[0])),
-            noted(RankStarted(1, 101, where={"cpus": [1, -1]})),
-            noted(RankExited(1, Exit("0"))),
-        ),
-        "samples": [{"at": 1, "cpu": -3, "ranks": {"x": [1], "0": ["a"], "1": [1.5]}}],
-    }
-    found = host_record.read_host_record("n", raw)
-    assert found.began == 0.0 and found.inputs
+    sockets = [[0, None, [["x"], [1, True]]], 5]
+    records = written(
+        InputsNoted({"sockets": sockets, "variables": {"A": 1}, "reasons": 5}),
+        noted(RankStarted(0, 100, where=[0])),
+        noted(RankStarted(1, 101, where={"cpus": [1, -1]})),
+    )
+    samples = [{"at": 1, "cpu": -3, "ranks": {"x": [1], "0": ["a"], "1": [1.5]}}]
+    found = host_record.read_host_record("n", RecordAnswer(0.0, records, samples))
+    assert found.inputs
     assert found.inputs.sockets == ((0, None, ((1,),)),)
     assert found.inputs.variables == () and found.places == ((0, ()), (1, (1,)))
     assert found.starts == ((0, 0.0), (1, 0.0)) and found.ends == ()

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.common.journal_records import InputsNoted, LookNoted, RunBegan, WrittenRecord
+from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Sample
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run.last_minute import Pace
@@ -42,9 +44,10 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     asked = {"root": str(tmp_path), "run_id": "r-1234", "known_as": "n"}
     monkeypatch.setattr(run_folders.root_folder, "check_existing_root", lambda root: root)
     told = run_list.op_record(None, **asked)
-    assert told["began"] == 5.0
-    assert told["records"] == [WrittenRecord(INPUTS, 0.0).document()]
-    found = host_record.read_host_record("n", json.loads(json.dumps(told)))
+    assert told.began == 5.0
+    assert told.records == [WrittenRecord(INPUTS, 0.0)]
+    sent = Answer("n", json.loads(json.dumps(told.document())))
+    found = host_record.read_host_record("n", sent.read(RecordAnswer))
     assert found.of_run and found.of_run.environment == "abc" and len(found.samples) <= 20
     assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25, None, 0, 0, 0),)
     assert found.samples[0].cpu == 0.512 and found.samples[0].net is None

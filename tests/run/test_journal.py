@@ -32,7 +32,7 @@ from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import FORMAT, ListedState, RunOnHost
 from ipexctl.run.outcome.run_choice import Caller, choose_run, free_name
 from ipexctl.run.watch.run_format import find_other_version
-from tests.made import journal_bytes
+from tests.made import journal_bytes, run_row
 from tests.refused import refused
 
 RUN = "20260101-000000-000001"
@@ -94,9 +94,9 @@ def kept(tmp_path: Path, records: Iterable[WrittenRecord]) -> Path:
 
 
 def row(host: str, *records: WrittenRecord, alive: bool = False, run: str = RUN) -> RunOnHost:
-    said = run_list.summarize_journal(list(records))
-    more = {"run": run, "alive": alive, "last": None}
-    return listed_runs.read_on_host(host, {**said, **more}, known_failures)
+    summary = run_list.summarize_journal(list(records))
+    said = run_row(run, host, alive=alive, journal=summary)
+    return listed_runs.read_on_host(host, said, known_failures)
 
 
 def started(rank: int) -> WrittenRecord:
@@ -274,11 +274,11 @@ NAMES = ["20260102-000000-aaaaaa", "20260101-000000-bbbbbb"]
 
 
 def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
-    said = run_list.summarize_journal(DONE)
+    summary = run_list.summarize_journal(DONE)
     warning = "[W1123 socket.cpp:755] [c10d] The hostname of the client socket cannot be retrieved"
     for last, shown in ((warning, ""), ("step 3", "step 3")):
-        raw = {**said, "run": RUN, "alive": True, "last": [0, last]}
-        (run,) = listed_runs.merge_runs([listed_runs.read_on_host("a", raw, known_failures)])
+        said = run_row(RUN, "a", alive=True, journal=summary, last=(0, last))
+        (run,) = listed_runs.merge_runs([listed_runs.read_on_host("a", said, known_failures)])
         assert run.last == shown
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.attempt_record import QueuedRun
+from ipexctl.common.attempt_record import KeeperAnswer, QueuedRun
+from ipexctl.common.run_answers import JournalSummary
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.run.command.ps_table import latest_metrics, table_lines
 from ipexctl.run.command.ps_text import other_users_lines
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
 from ipexctl.run.outcome.run_choice import Caller, choose_run
+from tests.made import run_row
 from tests.refused import refused
 from tests.report.made_run import made
 
@@ -27,7 +29,7 @@ STATES = {
 
 
 def report(run: ListedRun, host: str = "node01", **more: Any) -> RunOnHost:
-    return RunOnHost(host, host, run.id, about=run.about, **more)
+    return RunOnHost(run_row(run.id, host, **more), host, run.about)
 
 
 def a_run(number: int, state: ListedState, name: str = "", **more: Any) -> ListedRun:
@@ -43,7 +45,8 @@ def queued(number: int, name: str, before: list[ListedRun], waits: str = "") -> 
     place = f"place {len(before) + 1} in the queue"
     rows = [QueuedRun(n, run.id, "trainer") for n, run in enumerate(before)]
     text = "; ".join(filter(None, (place, waits)))
-    return a_run(number, ListedState.QUEUED, name, queued=True, leads=True, waits=text, before=rows)
+    keeper = KeeperAnswer(leads=True, waits=text, before=rows)
+    return a_run(number, ListedState.QUEUED, name, queued=True, keeper=keeper)
 
 
 def printed(*lines: str) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def forty() -> list[ListedRun]:
         a_run(40, ListedState.DONE, "done-one", **printed("step 500 loss 0.25")),
         a_run(41, ListedState.FAILED, "a-run-with-a-rather-long-name"),
         a_run(42, ListedState.LOST),
-        a_run(43, ListedState.RUNNING, "stuck", alive=True, stall=61.0),
+        a_run(43, ListedState.RUNNING, "stuck", alive=True, journal=JournalSummary(stall=61.0)),
         a_run(44, ListedState.RUNNING, by="bob@laptop"),
     ]
     return [*reversed(ended), *reversed(waiting), running]
@@ -131,9 +134,9 @@ def test_of_an_earlier_run_of_another_account_the_id_is_left_out_before_the_acco
 ) -> None:
     mine = queued(1, "lr-1", [])
     theirs = QueuedRun(2, "20260101-120009-abcdef", "bob")
-    waits = {"queued": True, "leads": True, "waits": "place 3 in the queue"}
     before = [QueuedRun(1, mine.id, "ann"), theirs]
-    last = a_run(3, ListedState.QUEUED, "lr-a-long-name", before=before, **waits)
+    keeper = KeeperAnswer(leads=True, waits="place 3 in the queue", before=before)
+    last = a_run(3, ListedState.QUEUED, "lr-a-long-name", queued=True, keeper=keeper)
     other = a_run(4, ListedState.RUNNING, "of-carol", by="carol@desk")
     lines = shown(last, mine, other, width=width)
     assert lines[-1].endswith(ending) and len(lines[-1]) <= width

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptRuns,
+    KeeperAnswer,
     QueuedRun,
     RecordLine,
     RunEnded,
@@ -19,6 +21,7 @@ from ipexctl.common.attempt_record import (
 )
 from ipexctl.common.journal_records import PartEnded, RunBegan
 from ipexctl.common.processes import user_name
+from ipexctl.common.run_answers import JournalSummary, RunList, RunRow
 from ipexctl.remote.facts.read_other_runs import describe_own_run
 from ipexctl.remote.restart.keeper import WAKES, Keeper
 from ipexctl.remote.run import run_list
@@ -35,7 +38,7 @@ from ipexctl.run.outcome.listed_runs import (
     read_on_host,
 )
 from ipexctl.run.outcome.run_choice import Caller
-from tests.made import start_order
+from tests.made import run_row, start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"})
 CALLER = Caller("ann@desk", Path("/home/ann"))
@@ -63,9 +66,10 @@ class Host:
             kept.add(PartEnded("ended", 0))
         return run
 
-    def rows(self, newest: int = 0) -> dict[str, dict[str, Any]]:
+    def rows(self, newest: int = 0) -> dict[str, RunRow]:
         answer = run_list.op_list(None, str(self.root), "node01", "", newest, sizes=False)
-        return {row["run"]: row for row in answer["runs"]}
+        sent = Answer("node01", json.loads(json.dumps(answer.document())))
+        return {row.run: row for row in sent.read(RunList).runs}
 
 
 @pytest.fixture
@@ -79,8 +83,8 @@ def test_a_queued_run_without_a_keeper_is_listed_however_many_have_ended(host: H
     rows = host.rows(newest=1)
     assert set(rows) == {ended[-1], waiting}
     row = rows[waiting]
-    assert (row["waited"], row["queued"], row["asleep"]) == (True, True, True)
-    assert (row["about"], row["began"], row["unreadable"]) == (
+    assert (row.waited, row.queued, row.asleep) == (True, True, True)
+    assert (row.journal.about, row.journal.began, row.unreadable) == (
         {"command": "train.py"},
         1000.0,
         False,
@@ -92,8 +96,8 @@ def test_a_run_that_left_the_queue_is_not_queued(host: Host) -> None:
     stopped = host.add_run(1, QUEUED, STOPPED)
     begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]))
     rows = host.rows()
-    assert (rows[stopped]["queued"], rows[stopped]["stopped"]) == (False, "stopped by ann")
-    assert not rows[begun].get("queued") and rows[begun]["over"] == "ended"
+    assert (rows[stopped].queued, rows[stopped].record.stopped) == (False, "stopped by ann")
+    assert not rows[begun].queued and rows[begun].journal.over == "ended"
 
 
 def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(host: Host) -> None:
@@ -101,7 +105,7 @@ def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(ho
     begun = host.add_run(2, QUEUED, AttemptBegins(1, ["node01"]))
     waiting = host.add_run(3, QUEUED, order=True)
     rows = host.rows()
-    rows[begun]["begun"] = True  # it has no ranks
+    rows[begun].journal.begun = True  # it has no ranks
     reports = [read_on_host("node01", row) for row in rows.values()]
     runs = {run.id: run for run in merge_runs(reports)}
     first, *rest = map(str, run_lines(runs[stopped], 1019.0))
@@ -151,13 +155,13 @@ def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_l
 def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
     ids = [f"20261129-120000-{number:06d}" for number in range(4)]
     before = [QueuedRun(5, ids[2], "ann"), QueuedRun(7, ids[1], "ann"), QueuedRun(8, ids[3], "bob")]
-    row = {"host": "node01", "waited": True, "queued": True, "leads": True, "about": {}}
+    keepers = [KeeperAnswer(leads=True, before=before), KeeperAnswer(), KeeperAnswer(leads=True)]
+    names = ({}, {"name": "lr-0.1"}, {})
     rows = [
-        {**row, "run": ids[0], "before": [run.document() for run in before]},
-        {**row, "run": ids[1], "about": {"name": "lr-0.1"}},
-        {**row, "run": ids[2], "before": "odd"},
+        run_row(run, waited=True, queued=True, keeper=keeper, journal=JournalSummary(about=about))
+        for run, keeper, about in zip(ids[:3], keepers, names, strict=True)
     ]
-    runs = merge_runs(read_on_host("node01", raw) for raw in rows)
+    runs = merge_runs(read_on_host("node01", row) for row in rows)
     last = next(run for run in runs if run.id == ids[0])
     assert name_runs_before(last, runs) == (ids[2], "lr-0.1", f"{ids[3]} of bob")
     assert name_runs_before(next(run for run in runs if run.id == ids[2]), runs) == ()
@@ -214,7 +218,13 @@ def test_a_queued_run_waits_again_if_enough_of_its_hosts_say_that_it_waits(
     any_of: int, seen: int, wakes: bool
 ) -> None:
     about = {"hosts": ["node01", "node02", "node03"], "any_of": any_of}
-    row = {"run": "20261129-120000-000001", "waited": True, "queued": True, "asleep": True}
+    summary, is_asleep = (
+        JournalSummary(about=about),
+        {"waited": True, "queued": True, "asleep": True},
+    )
     names = [f"node0{number + 1}" for number in range(seen)]
-    (run,) = merge_runs(read_on_host(name, {**row, "host": name, "about": about}) for name in names)
+    (run,) = merge_runs(
+        read_on_host(name, run_row("20261129-120000-000001", name, journal=summary, **is_asleep))
+        for name in names
+    )
     assert may_wait_again(run) == wakes

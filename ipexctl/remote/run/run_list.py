@@ -29,6 +29,16 @@ from ipexctl.common.journal_records import (
     WrittenRecord,
 )
 from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.common.run_answers import (
+    AttemptSummary,
+    JournalSummary,
+    PlanAnswer,
+    RecordAnswer,
+    RunList,
+    RunRow,
+    TailsAnswer,
+    WhyAnswer,
+)
 from ipexctl.common.run_events import Fact
 from ipexctl.remote import root_folder
 from ipexctl.remote.install import disk_use
@@ -52,19 +62,16 @@ LAST = 4096  # bytes of a log in which the last lines are looked for
 RECENT, LONGEST = 8, 200  # last lines that have a number, and characters of each
 
 
-def op_list(
-    call: "Call", root: str, known_as: str, only: str, newest: int, sizes: bool
-) -> "dict[str, Any]":
-    """-> {runs: [{run, host, alive, bytes, last, ...summary}]}
+def op_list(call: "Call", root: str, known_as: str, only: str, newest: int, sizes: bool) -> RunList:
+    """List runs, the newest first.
 
-    `known_as`: the caller's name for this host; `host`: its name in the run. `only`: a run's id
-    (that of a first attempt means all attempts), "" for all. The newest first; `newest`: how many
-    of those that have ended, 0 for all.
+    `known_as`: the caller's name for this host. `only`: a run's id (that of a first attempt means
+    all attempts), "" for all. `newest`: how many of those that have ended, 0 for all.
     """
     if root_folder.is_absent(root):
-        return {"runs": []}
+        return RunList([])
     root = root_folder.check_existing_root(root)
-    rows, ended_count = [], 0
+    rows, ended_count = [], 0  # type: list[RunRow], int
     for run in reversed(run_folders.run_ids(root)):
         first_run = ATTEMPT.sub("", run)
         if only not in ("", run, first_run):
@@ -86,66 +93,65 @@ def op_list(
         has_end = any(isinstance(written.record, PartEnded) for written in records)
         alive = alive or (guarded and not has_end)
         lines = list(attempt_lines.read_lines(folder_of_first, name))
-        queued = find_queued_run(lines, kept, asleep) if run == first_run else {}
-        if not records and not any(data) and not queued:
+        place = summarize_queue(lines) if run == first_run else None
+        if not records and not any(data) and not place:
             continue
-        ended_count += not (alive or queued.get("queued", False))
+        waits = place is not None and (asleep or (kept and not has_begun(lines)))
+        ended_count += not (alive or waits)
         reply = control.ask_supervisor(folder_of_first, keeper, {}) if kept else None
-        answer = KeeperAnswer.read(reply or {})
-        row = dict(summarize_journal(records), run=run, host=name, alive=alive, kept=kept)
-        last, recent = read_last_lines(folder, records)
-        row.update(last=last, recent=recent, unreadable=not records and not queued)
-        row.update(waits=answer.waits, leads=answer.leads, away=answer.away, keepers=answer.keepers)
-        row["before"] = [waiting.document() for waiting in answer.before]
-        row["bytes"] = disk_use.size_of(folder) if sizes else None
-        row.update(summarize_attempts(lines, run))
-        row.update({"waited": bool(queued)} if records else queued)
-        set_durations(row, folder)
+        row = RunRow(
+            run,
+            name,
+            alive,
+            place if place and not records else summarize_journal(records),
+            summarize_attempts(lines, run),
+            KeeperAnswer.read(reply or {}),
+            kept=kept,
+            unreadable=not (records or place),
+            waited=place is not None,
+            queued=waits and not records,
+            asleep=asleep and place is not None and not records,
+        )
+        row.last, row.recent = read_last_lines(folder, records)
+        row.bytes = disk_use.size_of(folder) if sizes else None
+        set_durations(row.journal, folder, alive)
         rows.append(row)
-    return {"runs": rows}
+    return RunList(rows)
 
 
-def set_durations(row: "dict[str, Any]", folder: str) -> None:
+def set_durations(summary: JournalSummary, folder: str, alive: bool) -> None:
     """Set how long the run has lasted, stalled and been cut off, as of now."""
-    alive, began = row["alive"], row["began"]
-    if not alive and row["over"] is None and row["result"] is None and began:
+    began = summary.began
+    if not alive and summary.over is None and summary.result is None and began:
         duration = run_folders.last_written(folder) - began  # its end was not recorded
-        row["seconds"] = max(row["seconds"], duration)
+        summary.seconds = max(summary.seconds, duration)
     age = time.time() - began if alive and began else 0.0
-    if row["stall"] is not None:
-        known_until = row["decided"] or (age if alive else row["seconds"])
-        row["stall"] = max(0.0, known_until - row["stall"])
+    if summary.stall is not None:
+        known_until = summary.decided or (age if alive else summary.seconds)
+        summary.stall = max(0.0, known_until - summary.stall)
     else:
-        row["look"], row["ends"] = None, []
-    row["cut"] = [[hosts, max(0.0, age - since)] for hosts, since in row["cut"] if age]
+        summary.look, summary.ends = None, []
+    summary.cut = [(hosts, max(0.0, age - since)) for hosts, since in summary.cut if age]
 
 
-def find_queued_run(lines: "list[RecordLine]", kept: bool, asleep: bool) -> "dict[str, Any]":
-    """Return {waited: True, queued: whether it waits for its first attempt, asleep: whether it has
-    no keeper then, about, began, format} of a run with --queue, {} of any other one. `lines`: what
-    its keeper wrote; `kept`: whether that is alive."""
+def summarize_queue(lines: "list[RecordLine]") -> "JournalSummary | None":
+    """Return what is known of a run with --queue before it has a journal, by what its keeper wrote;
+    None of any other run."""
     first = lines[0] if lines else None
     if not isinstance(first, RunQueued):
-        return {}
+        return None
     begun = [line for line in lines if isinstance(line, AttemptBegins)]
     # the last attempt has the hosts that the run took
     about = dict(first.about, hosts=begun[-1].hosts, any_of=0) if begun else first.about
-    return {
-        "waited": True,
-        "queued": asleep or (kept and not begun),
-        "asleep": asleep,
-        "about": about,
-        "began": first.since,
-        "format": journal.VERSION,
-    }
+    return JournalSummary(journal.VERSION, about, first.since)
 
 
-def summarize_attempts(record: "list[RecordLine]", run: str) -> "dict[str, Any]":
-    """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
-    loss ended it, why: how it ended, stopped: why the run is over, if a user wanted that, else "",
-    done: whether the run succeeded, ran: whether ranks of any attempt have run, cut_off:
-    whether it may go on where this host could not reach, further: the attempts after this one,
-    settled: whether the run is over according to that record, end: why it is over then}."""
+def has_begun(lines: "list[RecordLine]") -> bool:
+    return any(isinstance(line, AttemptBegins) for line in lines)
+
+
+def summarize_attempts(record: "list[RecordLine]", run: str) -> AttemptSummary:
+    """Summarize the record of a run with --restarts, about the attempt with this id."""
     numbers = {line.run_id: line.attempt for line in record if isinstance(line, AttemptBegins)}
     attempt_ends = [line for line in record if isinstance(line, AttemptEnded)]
     own_ends = [line for line in attempt_ends if line.attempt == numbers.get(run)]
@@ -153,18 +159,17 @@ def summarize_attempts(record: "list[RecordLine]", run: str) -> "dict[str, Any]"
     agreed_ends = [line.why for line in run_ends if not line.cut_off]
     stop_reasons = [line.why for line in run_ends if line.by_user]
     match = ATTEMPT.search(run)
-    further = list_further_attempts(record, int(match.group(1)) if match else 1)
-    return {
-        "lost": own_ends[-1].lost + own_ends[-1].away if own_ends else [],
-        "why": own_ends[-1].why if own_ends else "",
-        "stopped": stop_reasons[-1] if stop_reasons else "",
-        "further": [attempt.document() for attempt in further],
-        "settled": bool(agreed_ends),
-        "end": agreed_ends[-1] if agreed_ends else "",
-        "done": any(line.well for line in run_ends),
-        "ran": any(isinstance(line, AttemptRuns) for line in record),
-        "cut_off": any(line.cut_off for line in run_ends),
-    }
+    return AttemptSummary(
+        lost=own_ends[-1].lost + own_ends[-1].away if own_ends else [],
+        why=own_ends[-1].why if own_ends else "",
+        stopped=stop_reasons[-1] if stop_reasons else "",
+        further=list_further_attempts(record, int(match.group(1)) if match else 1),
+        settled=bool(agreed_ends),
+        end=agreed_ends[-1] if agreed_ends else "",
+        done=any(line.well for line in run_ends),
+        ran=any(isinstance(line, AttemptRuns) for line in record),
+        cut_off=any(line.cut_off for line in run_ends),
+    )
 
 
 def list_further_attempts(record: "list[RecordLine]", number: int) -> "list[FurtherAttempt]":
@@ -208,65 +213,49 @@ def when_began(records: "list[WrittenRecord]") -> "float | None":
     return times[0] if times else None
 
 
-def op_plan(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
-    """{root, known_as, run_id} -> {plan, age}: the plan of a run that has begun; age in seconds."""
+def op_plan(call: "Call", root: str, known_as: str, run_id: str) -> PlanAnswer:
     records = journal.read_journal(run_folders.folder_of(root, run_id), known_as)
     began = when_began(records) or time.time()
-    return {"plan": find_plan(records), "age": int(max(0.0, time.time() - began))}
+    return PlanAnswer(find_plan(records), int(max(0.0, time.time() - began)))
 
 
-def op_why(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
-    """{root, known_as, run_id} -> {alive, quiet, computes, look, pace, plan, ends}
-
-    `alive`: whether its supervisor answers; `quiet`: seconds without progress; `computes`: whether
-    a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: the same
-    of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
-    """
+def op_why(call: "Call", root: str, known_as: str, run_id: str) -> WhyAnswer:
     folder = run_folders.folder_of(root, run_id)
     records = journal.read_journal(folder, known_as)
     paces = [w.record.last_minute for w in records if isinstance(w.record, PaceNoted)]
     reply = control.ask_supervisor(folder, known_as, {"look": True}) or {}
-    return {
-        "alive": reply.get("alive") is True,
-        "quiet": reply.get("quiet", 0.0),
-        "computes": reply.get("computes") is True,
-        "look": reply.get("look"),
-        "pace": reply.get("pace") or (paces[0] if paces else None),
-        "plan": find_plan(records),
-        "ends": [end.document() for end in list_rank_ends(list_facts(records))],
-    }
+    return WhyAnswer(
+        alive=reply.get("alive") is True,
+        quiet=reply.get("quiet", 0.0),
+        computes=reply.get("computes") is True,
+        look=reply.get("look"),
+        pace=reply.get("pace") or (paces[0] if paces else None),
+        plan=find_plan(records),
+        ends=list_rank_ends(list_facts(records)),
+    )
 
 
 def op_tails(
     call: "Call", root: str, known_as: str, run_id: str, hosts: "list[str]"
-) -> "dict[str, Any]":
-    """{root, known_as, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
-    of ranks on those hosts, as far as this host has them."""
+) -> TailsAnswer:
     tails = []
     for fact in list_facts(journal.read_journal(run_folders.folder_of(root, run_id), known_as)):
         event = fact.event
         if isinstance(event, run_events.RankExited) and fact.host in hosts and event.tail:
-            tails.append([fact.host, event.rank, event.tail])
-    return {"tails": tails}
+            tails.append((fact.host, event.rank, event.tail))
+    return TailsAnswer(tails)
 
 
-def op_record(call: "Call", root: str, known_as: str, run_id: str) -> "dict[str, Any]":
-    """{root, known_as, run_id} -> {began, records: [WrittenRecord], samples}: facts, and what its
-    ranks did last.
-
-    `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
-    """
+def op_record(call: "Call", root: str, known_as: str, run_id: str) -> RecordAnswer:
+    """Return facts, and what the ranks here did."""
     folder = run_folders.folder_of(root, run_id)
     records = journal.read_journal(folder, known_as)
     kept = [written for written in records if not isinstance(written.record, LEFT_OUT)]
     if len(kept) > MOST_RECORDS:
         kept = kept[: MOST_RECORDS // 2] + kept[-MOST_RECORDS // 2 :]
     samples = journal.read_lines(journal.samples_path(folder, known_as))
-    return {
-        "began": when_began(records) or 0.0,
-        "records": [shorten_record(written).document() for written in kept],
-        "samples": thin_samples(samples),
-    }
+    shortened = [shorten_record(written) for written in kept]
+    return RecordAnswer(when_began(records) or 0.0, shortened, thin_samples(samples))
 
 
 def shorten_record(written: WrittenRecord) -> WrittenRecord:
@@ -291,62 +280,47 @@ def thin_samples(samples: "list[Record]") -> "list[Record]":
     return samples[::step] if step > 1 else samples
 
 
-def op_stop(
-    call: "Call", root: str, known_as: str, run_id: str, by: str, seconds: float
-) -> "dict[str, bool]":
-    """{root, known_as, run_id, by, seconds} -> {asked: False if no supervisor is alive}"""
-    folder, order = run_folders.folder_of(root, run_id), {"stop": by, "seconds": seconds}
-    return {"asked": control.ask_supervisor(folder, known_as, order) is not None}
+def op_stop(call: "Call", root: str, known_as: str, run_id: str, by: str, seconds: float) -> None:
+    """Ask the run's supervisor, if one is alive, to end its ranks."""
+    order = {"stop": by, "seconds": seconds}
+    control.ask_supervisor(run_folders.folder_of(root, run_id), known_as, order)
 
 
-def summarize_journal(records: "list[WrittenRecord]") -> "dict[str, Any]":
-    """Summarize the records of a journal in one pass.
-
-    {format, about, began, seconds, started, ok, over, result, begun: whether all hosts became
-    ready, facts: those that ended the run, in order, own: the same from this host alone, used if
-    no host has the hub's, went: when the ranks were started, the same on all hosts, decided: when
-    the first of the facts came, cut: [[which hosts do not reach each other, since], ...], stall:
-    when a stalled run last made progress, look: what the ranks here did then, ends: facts of ranks
-    that had ended by then; later ends follow from how the run was ended}
-    """
-    summary = JournalSummary()
+def summarize_journal(records: "list[WrittenRecord]") -> JournalSummary:
+    """Summarize the records of a journal in one pass. All times in it are seconds since the run
+    began: `stall` when its ranks last made progress, `cut` since when; see set_durations."""
+    reader = JournalSummarizer()
     for written in records:
-        summary.take(written.record, written.at)
-        summary.values["seconds"] = written.at or summary.values["seconds"]
-    facts = [fact.document() for fact in summary.facts]
-    own, ends = [[f.document() for f in rows] for rows in (summary.own, summary.ends)]
-    counts = {"started": len(summary.started), "ok": summary.ok}
-    return dict(summary.values, facts=facts, own=own, ends=ends, **counts)
+        reader.take(written.record, written.at)
+        reader.summary.seconds = written.at or reader.summary.seconds
+    reader.summary.started = len(reader.started)
+    return reader.summary
 
 
-class JournalSummary:
+class JournalSummarizer:
     def __init__(self) -> None:
-        unknown = ("format", "over", "result", "decided", "stall", "look")
-        self.values = dict.fromkeys(unknown)  # type: dict[str, Any]
-        self.values.update(about={}, began=0.0, seconds=0.0, went=0.0, begun=False, cut=[])
-        self.facts: "list[Fact]" = []
-        self.own: "list[Fact]" = []
+        self.summary = JournalSummary(facts=[], own=[])
         self.rank_ends: "list[Fact]" = []
-        self.ends: "list[Fact]" = []  # those up to the last look
         self.started, self.ended = set(), set()  # type: set[int], set[int]
-        self.ok = 0
         self.closing = False
 
     def take(self, record: "JournalRecord", at: float) -> None:
+        summary = self.summary
         if isinstance(record, RunBegan):
-            self.values.update(about=record.about, began=record.began, format=record.version)
+            summary.about, summary.began = record.about, record.began
+            summary.format = record.version
         elif isinstance(record, OwnRankStarted):
             self.started.add(record.rank)
         elif isinstance(record, OwnRankEnded):
             self.take_end(record)
         elif isinstance(record, RanksSignalled):
-            add_fact(self.own, Fact(run_events.EndAsked(record.why, 0)))
+            add_fact(summary.own, Fact(run_events.EndAsked(record.why, 0)))
         elif isinstance(record, PartEnded):
-            self.values["over"] = record.why
+            summary.over = record.why
         elif isinstance(record, LookNoted):
-            self.values["look"], self.ends = record.ranks, list(self.rank_ends)
+            summary.look, summary.ends = record.ranks, list(self.rank_ends)
         elif isinstance(record, ResultNoted):
-            self.values["result"] = record.result
+            summary.result = record.result
         elif isinstance(record, FactNoted):
             self.take_fact(record.fact, at)
 
@@ -355,25 +329,25 @@ class JournalSummary:
             return
         self.ended.add(record.rank)
         if record.ended.code == 0:
-            self.ok += 1
+            self.summary.ok += 1
         elif not self.closing:
-            add_fact(self.own, Fact(run_events.RankExited(record.rank, record.ended)))
+            add_fact(self.summary.own, Fact(run_events.RankExited(record.rank, record.ended)))
 
     def take_fact(self, fact: Fact, seconds: float) -> None:
         """Add a fact that the hub sent to all hosts."""
-        event, values = fact.event, self.values
+        event, summary = fact.event, self.summary
         self.rank_ends += list_rank_ends([fact])
         if isinstance(event, run_events.Begun):
-            values["begun"], values["went"] = True, seconds
+            summary.begun, summary.went = True, seconds
         elif isinstance(event, run_events.Stalled):
-            values["stall"] = seconds - event.seconds
+            summary.stall = seconds - event.seconds
         elif isinstance(event, run_events.Moving):
-            values["stall"] = None
+            summary.stall = None
         elif isinstance(event, run_events.Noted) and event.cut is not None:
-            values["cut"] = [[hosts, seconds - age] for hosts, age in event.cut]
+            summary.cut = [(hosts, seconds - age) for hosts, age in event.cut]
         elif run_events.is_decisive(event):
-            values["decided"] = values["decided"] or seconds
-            add_fact(self.facts, shorten_tail(fact, END))
+            summary.decided = summary.decided or seconds
+            add_fact(summary.facts, shorten_tail(fact, END))
         self.closing = self.closing or isinstance(event, run_events.Over)  # later ends follow
 
 
@@ -390,9 +364,9 @@ def add_fact(facts: "list[Fact]", fact: "Fact") -> None:
 
 def read_last_lines(
     folder: str, records: "list[WrittenRecord]"
-) -> "tuple[list[Any] | None, list[str]]":
-    """Return the last line of the lowest rank that started here, as [rank, text], and its last
-    lines that have a number, in which there may be a step and a loss."""
+) -> "tuple[tuple[int, str] | None, list[str]]":
+    """Return the last line of the lowest rank that started here, with that rank, and its last lines
+    that have a number, in which there may be a step and a loss."""
     ranks = [w.record.rank for w in records if isinstance(w.record, OwnRankStarted)]
     if not ranks:
         return None, []
@@ -400,4 +374,4 @@ def read_last_lines(
     lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]
     complete = lines[1:] if len(text) >= LAST else lines  # the first one may lack its beginning
     recent = [line[:LONGEST] for line in complete if any(map(str.isdigit, line))]
-    return ([min(ranks), lines[-1][:400]] if lines else None), recent[-RECENT:]
+    return ((min(ranks), lines[-1][:400]) if lines else None), recent[-RECENT:]

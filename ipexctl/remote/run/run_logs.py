@@ -102,10 +102,10 @@ def sizes_before(history: "History", since: "float | None") -> "tuple[Sizes, flo
     return (earlier[-1] if earlier else {}), cutoff
 
 
-def read_log_growth(history: "History", rank: int, path: str) -> "list[tuple[float, float]]":
+def read_log_growth(history: "History", rank: int, path: str) -> "list[tuple[float, int]]":
     """Return rows of [time, size] for a rank; the last one is its log as it is now."""
     status = os.stat(path)
-    rows = [(0.0, 0)]  # type: list[tuple[float, float]]
+    rows = [(0.0, 0)]  # type: list[tuple[float, int]]
     for written_at, sizes in history + [(status.st_mtime, {str(rank): status.st_size})]:
         size = sizes.get(str(rank), 0)
         if size >= rows[-1][1]:

@@ -9,31 +9,29 @@ from ipexctl.common.journal_records import (
     PaceNoted,
     RunBegan,
 )
+from ipexctl.common.run_answers import LogRecorded, RecordAnswer, RunRecorded
 from ipexctl.common.run_events import Begun
 from ipexctl.remote.run import run_list, run_logs
 from ipexctl.remote.run_files import journal, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
 MOST_LOG, PART = 128 << 10, 8 << 10  # bytes: of a longer log, parts from all of it
 MOST_SIZES = 1000  # rows by which a log is dated
 
 
-def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> "dict[str, Any]":
-    """{root, known_as, run_ids} -> {}. Emits for each run `run`: {run, began, records}, and for its
-    first and last rank, if they were here, `log`: {run, rank, sizes: [[time, size]], parts:
-    [[offset, bytes]]} with these parts of the log."""
+def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> None:
+    """Emit a PageEvent for each run, and for the logs of its first and last rank if they were
+    here."""
     for run_id in run_ids:
         folder = run_folders.folder_of(root, run_id)
         name = run_list.name_in(folder, known_as)
         records = journal.read_journal(folder, name)
-        kept = [written.document() for written in records if is_of_page(written.record)]
-        began = run_list.when_began(records) or 0.0
-        call.emit({"event": "run", "run": run_id, "began": began, "records": kept})
+        kept = [written for written in records if is_of_page(written.record)]
+        record = RecordAnswer(run_list.when_began(records) or 0.0, kept)
+        call.emit({"event": RunRecorded(run_id, record).document()})
         history = run_logs.size_rows(journal.sizes_path(folder, name))
         abouts = [w.record.about for w in records if isinstance(w.record, RunBegan)]
         ranks = abouts[0].get("ranks", 1) if abouts else 1
@@ -44,9 +42,8 @@ def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> "di
                 sizes = run_logs.read_log_growth(history, rank, path)
                 step = -(-len(sizes) // MOST_SIZES)
                 parts, body = read_parts(path)
-                header = {"event": "log", "run": run_id, "rank": rank, "parts": parts}
-                call.emit(dict(header, sizes=sizes[:-1:step] + sizes[-1:]), body)
-    return {}
+                log = LogRecorded(run_id, rank, sizes[:-1:step] + sizes[-1:], parts)
+                call.emit({"event": log.document()}, body)
 
 
 def is_of_page(record: JournalRecord) -> bool:
@@ -56,8 +53,8 @@ def is_of_page(record: JournalRecord) -> bool:
     return isinstance(record, (InputsNoted, PaceNoted))
 
 
-def read_parts(path: str) -> "tuple[list[list[int]], bytes]":
-    """Return [[offset, bytes]] of a log and these bytes: all of it, or complete lines from parts at
+def read_parts(path: str) -> "tuple[list[tuple[int, int]], bytes]":
+    """Return [(offset, bytes)] of a log and these bytes: all of it, or complete lines from parts at
     equal distances, with the first and the last one."""
     size = os.stat(path).st_size
     count = MOST_LOG // PART
@@ -69,6 +66,6 @@ def read_parts(path: str) -> "tuple[list[list[int]], bytes]":
             data = file.read(PART if size > MOST_LOG else MOST_LOG)
             first = data.find(b"\n") + 1 if start else 0
             last = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-            parts.append([start + first, max(first, last) - first])
+            parts.append((start + first, max(first, last) - first))
             pieces.append(data[first : max(first, last)])
     return parts, b"".join(pieces)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any, TypeVar
 
-from ipexctl.base.host_answer import read_messages, read_record, read_rows
+from ipexctl.base.host_answer import read_record, read_rows
 from ipexctl.base.values import by, counts_of, int_of, number_or_none, plain
 from ipexctl.common.journal_records import (
     FactNoted,
     InputsNoted,
     PaceNoted,
     PartEnded,
-    WrittenRecord,
 )
+from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Begun, Event, Moving, RankExited, RankStarted, Stalled
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import HostInputs, RunInputs, read_inputs
@@ -87,18 +87,9 @@ class HostRecord:
     samples: tuple[RecordedSample, ...] = ()
 
 
-@dataclass(frozen=True)
-class RecordedAnswer:
-    """What a host's answer must have."""
-
-    began: float
-    records: tuple[dict[str, Any], ...]
-    samples: tuple[dict[str, Any], ...]
-
-
-def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
-    """Read a host's records. Invalid ones are left out: a host may send anything."""
-    records = read_messages(WrittenRecord, raw.get("records"))
+def read_host_record(host: str, answer: RecordAnswer) -> HostRecord:
+    """Return what a host's records mean."""
+    records = answer.records
     own = [written.record for written in records]
     inputs = next((record.inputs for record in own if isinstance(record, InputsNoted)), None)
     facts = [
@@ -109,12 +100,12 @@ def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
     starts = [(at, event) for at, event in facts if isinstance(event, RankStarted)]
     exits = [(at, event) for at, event in facts if isinstance(event, RankExited)]
     ends_at = [written.at for written in records if isinstance(written.record, PartEnded)]
-    samples = read_rows(RecordedSample, raw.get("samples"))
+    samples = read_rows(RecordedSample, answer.samples)
     times = [*(written.at for written in records), *(sample.at for sample in samples)]
     paces = (record.whole for record in own if isinstance(record, PaceNoted) and record.whole)
     return HostRecord(
         host=host,
-        began=number_or_none(raw.get("began")) or 0.0,
+        began=answer.began,
         plan=next((event.plan for _, event in facts if isinstance(event, Begun)), None),
         inputs=read_record(HostInputs, inputs) if inputs else None,
         of_run=read_inputs(inputs),

@@ -50,7 +50,8 @@ def situation_from_looks(
 
 def situation_from_journals(run: ListedRun) -> Situation:
     """Return the situation of a stalled run, from the journals of its hosts."""
-    looks = _read_looks({part.host: part.look for part in run.seen if part.look is not None})
+    found = {part.host: part.journal.look for part in run.seen}
+    looks = _read_looks({host: look for host, look in found.items() if look is not None})
     hosts = {look.rank: look.host for look in looks}
     return Situation(
         world_size=run.about.ranks,

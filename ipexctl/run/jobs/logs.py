@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ipexctl.base.host_answer import Answer, AnyText
+from ipexctl.base.host_answer import Answer
+from ipexctl.common.run_answers import TailsAnswer
 from ipexctl.common.run_events import Fact, LogPart, LogSizes
 from ipexctl.common.watch_orders import Shown
 from ipexctl.errors import InputError
@@ -109,7 +110,7 @@ def read_kept_tails(
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
         done = fleet.call(host, op, known_as=names[host], run_id=run.id, hosts=list(lost))
-        for name, rank, text in done.value("tails", tuple[tuple[str, int, AnyText], ...]):
+        for name, rank, text in done.read(TailsAnswer).tails:
             if name in lost and (name, rank) not in tails:
                 stream = Lines()
                 tails[name, rank] = [*stream.feed(text.encode()), *stream.end()]
@@ -137,7 +138,7 @@ def read_host_logs(
             continue  # the end of the answer
         event = Answer(host.name, frame.header).read(Fact).event
         if isinstance(event, LogSizes):
-            clocks[event.key] = LogTimes([(at, int(size)) for at, size in event.rows], event.first)
+            clocks[event.key] = LogTimes(event.rows, event.first)
         if not isinstance(event, LogPart) or not isinstance(event.key, int):
             continue
         rank = event.key

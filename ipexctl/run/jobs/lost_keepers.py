@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ipexctl.common.attempt_record import KeeperAnswer, KeeperQuestion
+from ipexctl.common.attempt_record import AttemptLines, KeeperAnswer, KeeperQuestion
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -20,13 +20,13 @@ ANSWER = 5.0  # seconds for a host to answer
 def restore_keepers(fleet: Fleet, run: ListedRun) -> None:
     """Start the keepers of an active run again that its leader misses on hosts that are reached;
     say so. Without them, these hosts would be left out of its next attempt."""
-    leading = next((report for report in run.seen if report.leads), None)
+    leading = next((report for report in run.seen if report.keeper.leads), None)
     by_target = {host.name: host for host in fleet.alive}
     if run.over or leading is None or leading.target not in by_target:
         return
-    kept = {report.host for report in run.seen if report.kept}
+    kept = {report.host for report in run.seen if report.row.kept}
     targets = {report.host: report.target for report in run.seen}
-    by_name = {name: by_target.get(targets.get(name, name)) for name in leading.away}
+    by_name = {name: by_target.get(targets.get(name, name)) for name in leading.keeper.away}
     away = {host: name for name, host in by_name.items() if host and name not in kept}
     alone = fan_out(list(away), lambda host: lacks_keeper(fleet, host, away[host], run.first_id))
     lost = [host for host, is_alone in alone.items() if is_alone is True]
@@ -43,7 +43,7 @@ def restore_keepers(fleet: Fleet, run: ListedRun) -> None:
     end = "its keeper is started again" if len(lost) == 1 else "their keepers are started again"
     if left := sorted(set(names) - set(started)):
         end = f"no keeper was started on {fold(left)}; the next attempt may leave it out"
-    count = f"{len(lost)} of {leading.keepers} hosts"
+    count = f"{len(lost)} of {leading.keeper.keepers} hosts"
     fleet.target.note(f"{run.first_id}: {count} {watch} ({fold(names)}); {end}")
 
 
@@ -54,7 +54,7 @@ def lacks_keeper(fleet: Fleet, host: Host, name: str, run_id: str) -> bool:
         "restart.attempts.record", request, fork="restart.attempts.begin", also=(COPY_WORKER,)
     )
     with suppress(IpexctlError):
-        return fleet.reconnect(host, ahead=[record]).wait(AHEAD).done["alive"] is not True
+        return not fleet.reconnect(host, ahead=[record]).wait(AHEAD).done.read(AttemptLines).alive
     return False
 
 

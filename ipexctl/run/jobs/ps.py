@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
-from ipexctl.common.attempt_record import KeeperQuestion
+from ipexctl.common.attempt_record import KeeperAnswer, KeeperQuestion
+from ipexctl.common.message import Message
 from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.common.run_answers import RunList
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.facts.other_runs_facts import LiveRun
@@ -36,6 +38,7 @@ END_WAIT = 30.0  # seconds in addition to those that the ranks get
 NOTED_WAIT = 10.0  # seconds for the last records of a run in its journals
 REACH = 30.0  # seconds without a decision, until hosts that did not answer are asked again
 AWAY = 60.0  # seconds in which a host whose connection ended may be reached again
+_T = TypeVar("_T")
 _ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
 NEWEST = 20  # ended runs that a host lists unless asked for all
 
@@ -150,7 +153,7 @@ def settle_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
         asleep = {
             by_name[report.target]: report
             for report in (run.seen if waits or run.over else ())
-            if report.asleep and report.target in by_name
+            if report.row.asleep and report.target in by_name
         }
         settle = partial(_settle_queued_run, fleet, asleep, wakes=waits)
         settled = fan_out(list(asleep), settle)
@@ -207,35 +210,33 @@ def stop_run(
             return Stopped(run, fleet.recaps(), len(fleet.alive), declined=True)
 
         was = run.state
-        keepers = {report.host for report in run.seen if report.kept}
-        asleep = {report.host for report in run.seen if report.asleep}
+        keepers = {report.host for report in run.seen if report.row.kept}
+        asleep = {report.host for report in run.seen if report.row.asleep}
         if keepers or asleep:
             by = f"{user} (ipexctl stop)"
-            ask_run_hosts(fleet, run, "restart.attempts.forget", asleep, by=by)
+            ask_run_hosts(fleet, run, "restart.attempts.forget", Message, asleep, by=by)
             ask = KeeperQuestion(stop=user).document()
-            ask_run_hosts(fleet, run, "restart.attempts.ask", keepers, run_id=run.first_id, ask=ask)
+            op = "restart.attempts.ask"
+            ask_run_hosts(fleet, run, op, KeeperAnswer, keepers, run_id=run.first_id, ask=ask)
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
-        ask_run_hosts(fleet, run, "run.run_list.stop", run.alive, by=user, seconds=seconds)
+        ask_run_hosts(fleet, run, "run.run_list.stop", Message, run.alive, by=user, seconds=seconds)
         run = wait_until_over(fleet, run, seconds + END_WAIT)
         ended = run.over and run.state is not ListedState.STOPPED and was not in NO_RANKS
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
 
 def ask_run_hosts(
-    fleet: Fleet, run: ListedRun, operation: str, only: Collection[str] | None = None, *,
-    form: type[Any] | None = None, **fields: Any,
-) -> dict[str, Answer]:  # fmt: skip
-    """Call an operation on the hosts that reported the run, or `only` on these; return the answers
-    by the hosts' names in it. `form`: a dataclass with the values that an answer must have."""
+    fleet: Fleet, run: ListedRun, operation: str, kind: type[_T],
+    only: Collection[str] | None = None, **fields: Any,
+) -> dict[str, _T]:  # fmt: skip
+    """Call an operation on the hosts that reported the run, or `only` on these; return the answers,
+    of this kind, by the hosts' names in it."""
     hosts = map_reporting_hosts(fleet, run).items()
     names = {host: name for name, host in hosts if only is None or name in only}
 
-    def ask(host: Host) -> Answer:
+    def ask(host: Host) -> _T:
         request = {"run_id": run.id, "known_as": names[host], **fields}
-        answer = fleet.call(host, operation, **request)
-        if form:
-            answer.read(form)
-        return answer
+        return fleet.call(host, operation, **request).read(kind)
 
     return {names[host]: answer for host, answer in fleet.map_hosts(ask, list(names)).items()}
 
@@ -397,9 +398,7 @@ def gather_runs(
                 raise
             fleet.reconnect(host)
             done = ask(host)
-        rows = done.value("runs", tuple[dict[str, Any], ...])
-        for row in rows:
-            Answer(host.name, row).read(listed_runs.LeastKnown)
+        rows = done.read(RunList).runs
         return [listed_runs.read_on_host(host.name, row, known_failures) for row in rows]
 
     reports = fleet.map_hosts(one, hosts).values()

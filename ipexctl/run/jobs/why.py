@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.common.run_answers import WhyAnswer
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, worst_exit
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import suggest_command
@@ -74,22 +74,12 @@ class Why(AskedRun):
         return worst_exit([super().exit_code, EXIT_FAILED if failed else EXIT_OK])
 
 
-@dataclass(frozen=True)
-class _WhyAnswer:
-    """What an answer must have; the rest is read as far as it is known."""
-
-    alive: bool
-    quiet: float
-    computes: bool
-    ends: tuple[dict[str, Any], ...]
-
-
 def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
     """Explain what a run waits for, by its journals if it has ended, else by its hosts."""
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text, newest=NEWEST)
         began = time.monotonic()
-        answers = ask_run_hosts(fleet, run, "run.run_list.why", form=_WhyAnswer)
+        answers = ask_run_hosts(fleet, run, "run.run_list.why", WhyAnswer)
         run = _reread_run(fleet, run)
         diagnosis = (
             _diagnose_from_journals(run)
@@ -116,19 +106,19 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
         time.sleep(EVERY)
 
 
-def _read_first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | None:
+def _read_first_plan(answers: Mapping[str, WhyAnswer], run: ListedRun) -> LaunchPlan | None:
     return next(
-        (p for a in answers.values() if (p := shown_plan.read_shown_plan(a["plan"], run.id))), None
+        (p for a in answers.values() if (p := shown_plan.read_shown_plan(a.plan, run.id))), None
     )
 
 
-def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, Answer]) -> dict[str, Any]:
+def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, WhyAnswer]) -> dict[str, Any]:
     """Return the `speed` of a run, and what its `steps` wait for, as far as that is known."""
     plan = _read_first_plan(answers, run)
     if plan is None:
         return {}
     speed = _measure_speed(fleet, run, plan)
-    paces = [read_pace(name, answer["pace"]) for name, answer in answers.items()]
+    paces = [read_pace(name, answer.pace) for name, answer in answers.items()]
     if not any(pace.ranks for pace in paces):
         return {"speed": speed}
     steps = slow_steps.judge_slow_steps(plan, paces, speed, run.about.command)
@@ -166,7 +156,7 @@ def _diagnose_from_journals(run: ListedRun) -> tuple[Situation, Diagnosis] | Non
 
 
 def _diagnose_now(
-    fleet: Fleet, answers: Mapping[str, Answer], run: ListedRun, began: float
+    fleet: Fleet, answers: Mapping[str, WhyAnswer], run: ListedRun, began: float
 ) -> tuple[Situation, Diagnosis, bool] | None:
     """Diagnose an active run from the looks of all hosts."""
     plan = _read_first_plan(answers, run)
@@ -174,19 +164,19 @@ def _diagnose_now(
         raise InputError(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"
         )
-    looks = {name: answer["look"] for name, answer in answers.items() if answer["look"]}
+    looks = {name: answer.look for name, answer in answers.items() if answer.look}
     if plan is None or not looks:
         return None
-    quiet = min(answers[name].value("quiet", float) for name in looks)
+    quiet = min(answers[name].quiet for name in looks)
     speed = _measure_speed(fleet, run, plan) if quiet >= QUIET else None
     limit = max(QUIET, LONG_STEP / speed.rate) if speed else QUIET
-    alive = {name for name, answer in answers.items() if answer["alive"]}
+    alive = {name for name, answer in answers.items() if answer.alive}
     waited = time.monotonic() - began
     hosts = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
     silent = [(host.host, waited) for host in plan.hosts if host.host in hosts - alive]
-    ends = {end.rank: end.short for answer in answers.values() for end in read_ends(answer["ends"])}
+    ends = {end.rank: end.short for answer in answers.values() for end in read_ends(answer.ends)}
     situation = situation_from_looks(
         plan, looks, ends, quiet if quiet >= limit else None, silent, run.cut
     )
-    computes = any(answer["computes"] for answer in answers.values())
+    computes = any(answer.computes for answer in answers.values())
     return situation, diagnose_run(situation), computes

@@ -73,10 +73,11 @@ def _parse_event(host: str, answer: Answer, body: bytes) -> Event:
     if "done" in answer:
         report = Answer(host, answer["done"]).read(PartReport)
         return RunDone(report, read_pace(host, report.pace))
-    return _with_output(host, answer.value("event", run_events.Event), body)
+    return with_output(host, answer.value("event", run_events.Event), body)
 
 
-def _with_output(host: str, event: run_events.Event, body: bytes) -> Event:
+def with_output(host: str, event: run_events.Event, body: bytes = b"") -> Event:
+    """Return the event with the bytes that came with it, if they are output."""
     match event:
         case run_events.LogPart(str(key)):
             return Output(None, body, key)

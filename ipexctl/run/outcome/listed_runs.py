@@ -10,11 +10,13 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
-from ipexctl.base.host_answer import read_record
+from ipexctl.base.host_answer import Odd, as_type, read_record
 from ipexctl.base.sizes import fold_numbers
 from ipexctl.base.values import by, matching_text, plain
-from ipexctl.common.attempt_record import FurtherAttempt, QueuedRun
+from ipexctl.common.attempt_record import FurtherAttempt, KeeperAnswer, QueuedRun
 from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.common.run_answers import AttemptSummary, JournalSummary, RunRow
+from ipexctl.common.run_events import Fact
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.inventory.nodeset import fold
@@ -54,13 +56,12 @@ def seconds_or_zero(value: Any) -> float:
     return float(value) if ok else 0.0
 
 
-def read_ends(raw: Any) -> tuple[RankEnd, ...]:
-    """Read how ranks ended, from facts of the hub."""
-    events = [fact.event for fact in verdict.read_all(raw)]
+def read_ends(facts: Sequence[Fact]) -> tuple[RankEnd, ...]:
+    """Return how ranks ended, from facts of the hub."""
+    events = [fact.event for fact in verdict.read_all(facts)]
     return tuple(event.end for event in events if isinstance(event, event_reader.RankEnded))
 
 
-SECONDS = by(seconds_or_zero)
 VERSION = by(plain, key="ipexctl")
 
 
@@ -82,66 +83,47 @@ class About:
 
 
 @dataclass(frozen=True)
-class LeastKnown:
-    """What each host knows of each of its runs, and its answer must have. The rest may be missing
-    in journals that were cut, or are of another version."""
-
-    run: str = field(metadata=by(matching_text(RUN_ID)))
-    alive: bool
-    begun: bool
-    started: int
-    ok: int
-
-
-@dataclass(frozen=True)
 class RunOnHost:
-    """What one host's journal of a run says."""
+    """What one host says of a run, and what that means."""
 
-    host: str  # its name in the run
-    target: str  # and in the inventory here
-    run: str = field(default="", metadata=by(matching_text(RUN_ID)))
-    alive: bool = False
+    row: RunRow
+    target: str  # the host's name in the inventory here
     about: About = About()
-    began: float = field(default=0.0, metadata=SECONDS)  # by that host's clock
-    seconds: float = field(default=0.0, metadata=SECONDS)  # until its last record
-    started: int = 0
-    ok: int = 0
-    over: str | None = None  # why its part ended; None: unknown
     result: Verdict | None = None  # from the command that watched the run
-    begun: bool = False  # all hosts were ready
     verdict: Verdict | None = None  # from the hub's records, or this host's about a lost hub
     decided: float = 0.0  # when that was noted: seconds after the ranks were started
     own: Verdict | None = None  # by what this host knows without the hub
-    last: tuple[int, str] | None = None  # the last line of that rank
-    recent: tuple[str, ...] = ()  # its last lines that have a number
-    bytes: int | None = None
-    format: int | None = None  # of its journal
-    unreadable: bool = False  # no record of it could be read
-    # which hosts do not reach each other, for how long
-    cut: tuple[tuple[str, float], ...] = ()
-    stall: float | None = None  # seconds without progress, of a run that is stalled
-    look: Any = field(default=None, repr=False)  # what its ranks did then, as received
-    ends: tuple[RankEnd, ...] = field(default=(), metadata=by(read_ends))  # ends until then
-    kept: bool = False  # a keeper of the run lives (--restarts)
-    stopped: str = ""  # why the run is over, if a user wanted that
-    # hosts whose loss ended this attempt, or that were away then, according to the run's record
-    lost: tuple[str, ...] = ()
-    why: str = ""  # how this attempt ended, according to that
-    further: tuple[FurtherAttempt, ...] = ()  # the attempts after this one, according to that
-    settled: bool = False  # whether the run is over, according to that
-    end: str = ""  # why it is over, according to that
-    done: bool = False  # whether it succeeded, according to that
-    ran: bool = False  # whether ranks of any attempt have run, according to that
-    cut_off: bool = False  # whether it may continue on hosts that this one could not reach
-    waits: str = ""  # what its keeper waits for before the next attempt
-    leads: bool = False  # whether that keeper leads
-    away: tuple[str, ...] = ()  # hosts without a connection to it, if it leads
-    keepers: int = 0  # hosts that should have a keeper
-    # runs that wait for its CPUs longer, in the order of the queue, if its keeper leads
-    before: tuple[QueuedRun, ...] = ()
-    waited: bool = False  # it was queued (--queue)
-    queued: bool = False  # its first attempt has not begun
-    asleep: bool = False  # the same, and no keeper waits: the host was rebooted
+    ends: tuple[RankEnd, ...] = ()  # of ranks of a stalled run, until its last look
+
+    @property
+    def host(self) -> str:
+        """Its name in the run."""
+        return self.row.host
+
+    @property
+    def run(self) -> str:
+        return self.row.run
+
+    @property
+    def alive(self) -> bool:
+        return self.row.alive
+
+    @property
+    def journal(self) -> JournalSummary:
+        return self.row.journal
+
+    @property
+    def record(self) -> AttemptSummary:
+        return self.row.record
+
+    @property
+    def keeper(self) -> KeeperAnswer:
+        return self.row.keeper
+
+    def without_stop(self) -> RunOnHost:
+        """Return the same of a run that no user stopped."""
+        record = self.record.replace(stopped="")
+        return replace(self, row=self.row.replace(record=record))
 
 
 @dataclass(frozen=True)
@@ -197,25 +179,28 @@ class ListedRun:
     @property
     def kept(self) -> bool:
         """Whether its hosts may start it again."""
-        return any(report.kept for report in self.seen)
+        return any(report.row.kept for report in self.seen)
 
     @property
     def queued(self) -> bool:
         """Whether it waits for its first attempt, according to all hosts that know it."""
-        over = self.settled or any(report.stopped for report in self.seen)
-        return all(report.queued for report in self.seen) and not over
+        over = self.settled or any(report.record.stopped for report in self.seen)
+        return all(report.row.queued for report in self.seen) and not over
 
     @property
     def never_began(self) -> bool:
         """Whether it was queued, and is over before all hosts were ready. A host without ranks of
         it knows from its record that it ran, also where those with ranks have removed theirs."""
-        waited = all(row.waited and not (row.begun or row.ran) for row in self.seen)
+        waited = all(
+            report.row.waited and not (report.journal.begun or report.record.ran)
+            for report in self.seen
+        )
         return self.over and waited
 
     @property
     def has_start(self) -> bool:
         """Whether it is known when its ranks started; `began` is when it was queued if not."""
-        return any(report.begun or not report.waited for report in self.seen)
+        return any(report.journal.begun or not report.row.waited for report in self.seen)
 
     @property
     def further(self) -> tuple[FurtherAttempt, ...]:
@@ -236,14 +221,14 @@ class ListedRun:
     @property
     def may_go_on(self) -> bool:
         """Whether it may still run on hosts that were not asked."""
-        decides = any(report.leads for report in self.seen)  # the majority is among those asked
+        decides = any(report.keeper.leads for report in self.seen)  # the majority was asked
         known = self.settled or (decides and self.state is ListedState.RESTARTING)
         return not known and (self.state is ListedState.LOST or bool(self.further))
 
     @property
     def settled(self) -> bool:
         """Whether its record has how it ended."""
-        return any(report.settled for report in self.seen)
+        return any(report.record.settled for report in self.seen)
 
     @property
     def exit_code(self) -> int | None:
@@ -263,35 +248,37 @@ class ListedRun:
 
     @property
     def unreadable(self) -> bool:
-        return all(report.unreadable for report in self.seen)
+        return all(report.row.unreadable for report in self.seen)
 
     @property
     def cut(self) -> tuple[tuple[str, float], ...]:
         """Which hosts do not reach each other, from the hub; if that is out of reach, any host."""
         first = self.about.hosts[:1]
         hub_first = sorted(self.seen, key=lambda report: report.host not in first)
-        return next((report.cut for report in hub_first if report.alive), ())
+        return next((tuple(report.journal.cut) for report in hub_first if report.alive), ())
 
     @property
     def stall(self) -> float | None:
         """Seconds without progress; None: it makes progress, or made progress until its end."""
-        return max((report.stall for report in self.seen if report.stall is not None), default=None)
+        stalls = (report.journal.stall for report in self.seen)
+        return max((stall for stall in stalls if stall is not None), default=None)
 
     @property
     def waits(self) -> str:
         """What its hosts wait for before they start it again."""
-        leader_first = sorted(self.seen, key=lambda report: not report.leads)
-        return leader_first[0].waits if self.state in NO_RANKS else ""
+        leader_first = sorted(self.seen, key=lambda report: not report.keeper.leads)
+        return leader_first[0].keeper.waits if self.state in NO_RANKS else ""
 
     @property
     def before(self) -> tuple[QueuedRun, ...]:
         """The runs before it in the queue, the next one to begin first."""
-        return next((report.before for report in self.seen if report.leads and self.queued), ())
+        leading = (report.keeper for report in self.seen if report.keeper.leads and self.queued)
+        return next((tuple(keeper.before) for keeper in leading), ())
 
     def removed_from(self, answered: Iterable[str]) -> list[str]:
         """Return which of these hosts, which were asked for all runs, had ranks of this one and
         know nothing of it any more: it was pruned or removed there, with its output."""
-        ran = self.over and any(report.begun or report.ran for report in self.seen)
+        ran = self.over and any(report.journal.begun or report.record.ran for report in self.seen)
         known = {name for report in self.seen for name in (report.host, report.target)}
         return [name for name in answered if ran and name in {*self.about.hosts} - known]
 
@@ -341,19 +328,34 @@ def checked_name(name: str) -> str:
 
 
 def read_on_host(
-    host: str, raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]] = tuple
+    target: str, row: RunRow, known: Callable[[], tuple[Cause, ...]] = tuple
 ) -> RunOnHost:
-    """Read a host's report; invalid values become empty ones. `known` is called to interpret the
-    last lines of failed ranks.
-    """
-    name = plain(raw.get("host"), 255) or host
-    decided = max(0.0, seconds_or_zero(raw.get("decided")) - seconds_or_zero(raw.get("went")))
-    report = read_record(RunOnHost, raw, host=name, target=host, decided=decided)
+    """Return what a host's answer means. `target`: its name in the inventory here; `known` is
+    called to interpret the last lines of failed ranks."""
+    journal, name = row.journal, row.host
+    about = read_record(About, journal.about)
+    times = {key: seconds_or_zero(getattr(journal, key)) for key in ("began", "seconds")}
     by_hub, by_host = (
-        verdict.decide_verdict(verdict.read_all(raw.get(facts), name), report.about.ranks, known)
-        for facts in ("facts", "own")
+        verdict.decide_verdict(verdict.read_all(facts, name), about.ranks, known)
+        for facts in (journal.facts, journal.own)
     )
-    return replace(report, verdict=by_hub, own=by_host)
+    return RunOnHost(
+        row=row.replace(journal=journal.replace(**times)),
+        target=target,
+        about=about,
+        result=_read_result(journal.result),
+        verdict=by_hub,
+        decided=max(0.0, seconds_or_zero(journal.decided) - seconds_or_zero(journal.went)),
+        own=by_host,
+        ends=read_ends(journal.ends),
+    )
+
+
+def _read_result(raw: Mapping[str, Any] | None) -> Verdict | None:
+    try:
+        return None if raw is None else as_type(Verdict, dict(raw), strict=False)
+    except Odd:
+        return None
 
 
 def merge_runs(reports: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
@@ -368,7 +370,7 @@ def merge_runs(reports: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
     begun = {
         run_id: tuple(seen.values())
         for run_id, seen in by_run.items()
-        if run_id and any(map(_was_there, seen.values()))
+        if RUN_ID.fullmatch(run_id) and any(map(_was_there, seen.values()))
     }
     newest = {ATTEMPT.sub("", run_id): run_id for run_id in sorted(begun)}.values()
     ids = sorted(begun, reverse=True)
@@ -382,25 +384,27 @@ def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
 
 
 def _was_there(report: RunOnHost) -> bool:
-    recorded = report.begun or report.started > 0 or report.result is not None or report.waited
-    return recorded or report.alive or report.unreadable or report.format not in (None, FORMAT)
+    journal, row = report.journal, report.row
+    recorded = journal.begun or journal.started > 0 or report.result is not None or row.waited
+    return recorded or row.alive or row.unreadable or journal.format not in (None, FORMAT)
 
 
 def _merge_run(reports: tuple[RunOnHost, ...], *, is_last: bool) -> ListedRun:
     """Merge the reports of all hosts about one run."""
     about = max((report.about for report in reports), key=lambda a: (a.ranks, a.command))
-    ok, started = (sum(getattr(report, name) for report in reports) for name in ("ok", "started"))
+    ok = sum(report.journal.ok for report in reports)
+    started = sum(report.journal.started for report in reports)
     end = decide_run_end(reports, about, ok, is_last=is_last)
-    lines = sorted(filter(None, (report.last for report in reports)))
+    lines = sorted(filter(None, (report.row.last for report in reports)))
     last = next((text for _, text in lines if _says_something(text)), "")
     words = plain(end.verdict.last, 400) if end.verdict else ""
-    sizes = [report.bytes for report in reports if report.bytes is not None]
+    sizes = [report.row.bytes for report in reports if report.row.bytes is not None]
     return ListedRun(
         id=reports[0].run,
         about=about,
         state=end.state,
         began=_find_begin(reports),
-        seconds=max(report.seconds for report in end.deciding or reports),
+        seconds=max(report.journal.seconds for report in end.deciding or reports),
         started=started,
         ok=ok,
         verdict=end.verdict,
@@ -414,8 +418,9 @@ def _merge_run(reports: tuple[RunOnHost, ...], *, is_last: bool) -> ListedRun:
 
 def _find_begin(reports: Sequence[RunOnHost]) -> float:
     """Return when the run was started; when it was queued, if it has not begun."""
-    begun = [report for report in reports if report.begun or not report.waited]
-    return min((report.began for report in begun or reports if report.began), default=0.0)
+    begun = [report for report in reports if report.journal.begun or not report.row.waited]
+    times = (report.journal.began for report in begun or reports)
+    return min((began for began in times if began), default=0.0)
 
 
 # --- how a run ended, and why: all commands read it from here -------------------------------------
@@ -437,26 +442,26 @@ def decide_run_end(reports: Sequence[RunOnHost], about: About, ok: int, *, is_la
     succeeded; `is_last`: no later attempt is listed. The record of the run, on which its keepers
     have agreed, decides about the last attempt: its hosts may not have seen how the run ended."""
     if not is_last:  # what ended the run later did not end this attempt
-        reports = [replace(report, stopped="") for report in reports]
+        reports = [report.without_stop() for report in reports]
     deciding = _deciding_reports(reports, about)
     outcome = _verdict_of_run(reports, about, ok, deciding)
     end = RunEnd(_state_of_run(reports, outcome), outcome, deciding)
     if not is_last or end.state in ACTIVE:
         return end
-    settled = any(report.settled for report in reports)
-    stopped = any(report.stopped for report in reports)
-    if all(report.queued for report in reports) and not (settled or stopped):
+    settled = any(report.record.settled for report in reports)
+    stopped = any(report.record.stopped for report in reports)
+    if all(report.row.queued for report in reports) and not (settled or stopped):
         return RunEnd(ListedState.QUEUED, None, deciding)
-    if any(report.done for report in reports):
+    if any(report.record.done for report in reports):
         return RunEnd(ListedState.DONE, Verdict(EXIT_OK, "ranks", ""), deciding)
-    if all(report.cut_off for report in reports):
+    if all(report.record.cut_off for report in reports):
         why = "its hosts here were cut off from others, on which it may go on"
         return RunEnd(ListedState.LOST, Verdict(EXIT_LOST, verdict.UNKNOWN, why), deciding)
     if end.state is ListedState.DONE:
         return end
     if settled:
         return _as_recorded(end, reports)
-    return _restarting(end, reports) if any(report.kept for report in reports) else end
+    return _restarting(end, reports) if any(report.row.kept for report in reports) else end
 
 
 def _restarting(end: RunEnd, reports: Sequence[RunOnHost]) -> RunEnd:
@@ -471,13 +476,13 @@ def _restarting(end: RunEnd, reports: Sequence[RunOnHost]) -> RunEnd:
 def _as_recorded(end: RunEnd, reports: Sequence[RunOnHost]) -> RunEnd:
     """Return the end of a run that is over according to its record: what the record has, if
     attempts followed that did not begin, or if it is not known how this attempt ended."""
-    recorded = next((report.end for report in reports if report.end), "")
+    recorded = next((report.record.end for report in reports if report.record.end), "")
     if end.state is ListedState.STOPPED or not recorded:
         return end
     further = further_attempts(reports)
     known = end.verdict if end.verdict and end.verdict.ended_by != verdict.UNKNOWN else None
     if known and not further:
-        why = next((report.why for report in reports if report.why), "")
+        why = next((report.record.why for report in reports if report.record.why), "")
         return replace(end, no_further=shorten_end(recorded, why))
     if known and not any(later.ran for later in further):
         decided = replace(known, cause=recorded)
@@ -490,11 +495,11 @@ def further_attempts(reports: Iterable[RunOnHost]) -> tuple[FurtherAttempt, ...]
     """Return the attempts after this one, from the longest record."""
 
     def known(report: RunOnHost) -> tuple[bool, int, int]:
-        outcomes = sum(attempt.ran or bool(attempt.why) for attempt in report.further)
-        return report.settled, len(report.further), outcomes
+        outcomes = sum(attempt.ran or bool(attempt.why) for attempt in report.record.further)
+        return report.record.settled, len(report.record.further), outcomes
 
     furthest = max(reports, key=known, default=None)
-    return furthest.further if furthest else ()
+    return tuple(furthest.record.further) if furthest else ()
 
 
 def shorten_end(end: str, why: str) -> str:
@@ -561,7 +566,7 @@ def _deciding_reports(reports: Sequence[RunOnHost], about: About) -> list[RunOnH
 
 
 def recorded_losses(reports: Iterable[RunOnHost]) -> tuple[str, ...]:
-    return max((report.lost for report in reports), key=len, default=())
+    return max((tuple(report.record.lost) for report in reports), key=len, default=())
 
 
 def _what_ended_it(report: RunOnHost) -> tuple[str, str]:
@@ -572,7 +577,7 @@ def _verdict_of_run(
     reports: Sequence[RunOnHost], about: About, ok: int, deciding: Sequence[RunOnHost]
 ) -> Verdict | None:
     """Return how the run ended; None: it has not ended."""
-    stopped = next((report.stopped for report in reports if report.stopped), "")
+    stopped = next((report.record.stopped for report in reports if report.record.stopped), "")
     if stopped and not any(report.alive for report in reports):
         return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, stopped)
     watched = next((report.result for report in reports if report.result), None)  # the viewer's
@@ -604,11 +609,12 @@ def _unknown_ending(reports: Sequence[RunOnHost], about: About) -> str:
     if about.hosts and not with_ranks:
         return f"its ranks were on {fold(about.hosts)}, which did not say how they ended"
     reports = with_ranks or reports
-    if any(report.unreadable or report.format not in (None, FORMAT) for report in reports):
+    formats = {report.journal.format for report in reports}
+    if formats - {None, FORMAT} or any(report.row.unreadable for report in reports):
         return "its record does not say how it ended"
-    report = next((candidate for candidate in reports if candidate.over), None)
+    report = next((candidate for candidate in reports if candidate.journal.over), None)
     silent = f"{reports[0].host} was switched off, or all processes of the run were killed there"
-    return f"{report.host}: {report.over}" if report else silent
+    return f"{report.host}: {report.journal.over}" if report else silent
 
 
 def name_runs_before(run: ListedRun, runs: Sequence[ListedRun]) -> tuple[str, ...]:

@@ -7,15 +7,14 @@ them afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any
 
 from ipexctl.base.host_outcome import without_host
-from ipexctl.base.values import by, count_or_none, list_of, plain
+from ipexctl.base.values import by, count_or_none, plain
 from ipexctl.common import run_events
 from ipexctl.common.described_ends import describe_program_end
-from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
@@ -191,18 +190,14 @@ def program_ended(program: run_events.ProgramEnded, ranks: int) -> str:
     return f"{program.who} {describe_program_end(program.code)} {when}"
 
 
-def read_all(rows: Any, host: str = "") -> list[HubRecord]:
-    """Read the valid facts of a journal. `host`: for facts that name none."""
-    facts = (read_fact(row, host) for row in list_of(rows) if isinstance(row, dict))
-    return [fact for fact in facts if fact]
+def read_all(facts: Sequence[run_events.Fact], host: str = "") -> list[HubRecord]:
+    """Read facts of a journal. `host`: for facts that name none."""
+    return [read_fact(fact, host) for fact in facts]
 
 
-def read_fact(raw: Mapping[str, Any], host: str = "") -> HubRecord | None:
-    host = plain(raw.get("host"), 255) or host
-    try:
-        return HubRecord(host, event_reader.read_host_event(host, raw))
-    except HostFailed:
-        return None
+def read_fact(fact: run_events.Fact, host: str = "") -> HubRecord:
+    host = plain(fact.host, 255) or host
+    return HubRecord(host, event_reader.with_output(host, fact.event))
 
 
 # --- the result, for the command that watched the run --------------------------------------------

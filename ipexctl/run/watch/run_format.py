@@ -13,7 +13,7 @@ def find_other_version(run: ListedRun) -> str:
     """Return which version started the run, if its format of runs differs; else ""."""
     if run.unreadable:
         return "another version of ipexctl, or its record is damaged"
-    formats = {report.format for report in run.seen if not report.unreadable}
+    formats = {report.journal.format for report in run.seen if not report.row.unreadable}
     ours = {FORMAT, None} if FORMAT in formats else {FORMAT}  # on a full disk a journal is empty
     if not (others := formats - ours):
         return ""
