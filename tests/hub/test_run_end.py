@@ -14,6 +14,7 @@ from ipexctl.common.attempt_record import (
     AttemptBegins,
     AttemptEnded,
     AttemptRuns,
+    KeeperAnswer,
     RecordLine,
     RunEnded,
 )
@@ -138,7 +139,8 @@ CASES = [
     ),
     Case(
         "an attempt is about to begin, and its leader is asked",
-        [report("b", LOST, record=[*FIRST, begins(2, "b", "c", "d")], kept=True, leads=True)],
+        [report("b", LOST, record=[*FIRST, begins(2, "b", "c", "d")], kept=True,
+                keeper=KeeperAnswer(leads=True))],
         "restarting", 121, (CAUSE,),
     ),
     Case(
