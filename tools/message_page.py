@@ -17,6 +17,7 @@ from ipexctl.common import (
     hub_orders,
     keeper_messages,
     restart_plan,
+    result_answers,
     run_answers,
     run_events,
     run_orders,
@@ -41,6 +42,7 @@ SECTIONS = (
     ("What keepers say to each other", keeper_messages, "One of them leads."),
     ("What keepers write down and answer", attempt_record, "On each host of such a run."),
     ("What a host answers about its runs", run_answers, "To `ps`, `why`, `logs` and `report`."),
+    ("What a host answers about files and commands", result_answers, "To `fetch` and `env exec`."),
     ("Copies of checkpoints", copy_messages, "With `--checkpoints`: what is said and ordered."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )

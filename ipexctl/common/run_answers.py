@@ -103,6 +103,12 @@ class RecordAnswer(Message):
     samples: "list[dict[str, Any]]" = []  # remote/run/last_minute.py
 
 
+class ClaimAnswer(Message):
+    """Whether the one who asked is to notify users of an event."""
+
+    claimed: bool
+
+
 class PageEvent(Variant):
     """What a host sends of each run for the page of all runs (remote/run/run_records.py)."""
 

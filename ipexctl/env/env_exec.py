@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
+from ipexctl.common.result_answers import CommandEnded
 from ipexctl.facts.env_choice import EnvChoice, asked_env
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here
@@ -81,9 +82,9 @@ def _on_host(
             one_line(name, line, event == "err")
 
     request = {"argv": list(argv), "env": [list(pair) for pair in env]}
-    code = agent.call(
-        "run_files.exec_in_env.exec", request, timeout=SILENCE, total=math.inf, on_event=on_frame
-    ).done.integer("code", 255)
+    op = "run_files.exec_in_env.exec"
+    reply = agent.call(op, request, timeout=SILENCE, total=math.inf, on_event=on_frame)
+    code = min(255, reply.done.read(CommandEnded).code)
     for event, lines in streams.items():
         for line in lines.end():
             one_line(name, line, event == "err")

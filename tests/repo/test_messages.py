@@ -24,6 +24,7 @@ from ipexctl.common import (
     journal_records,
     keeper_messages,
     restart_plan,
+    result_answers,
     run_answers,
     run_events,
     run_orders,
@@ -41,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
-    supervisor_messages, run_answers,
+    supervisor_messages, run_answers, result_answers,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

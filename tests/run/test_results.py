@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.result_answers import OutputFiles, PieceSent
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, Reply
@@ -45,8 +46,8 @@ def matching(agent: Agent, tmp_path: Path) -> Callable[[str, str], list[str]]:
     def ask(cwd: str, pattern: str) -> list[str]:
         patterns = resolve_patterns(cwd, [pattern])
         asked = {"root": str(tmp_path), "run_id": RUN, "patterns": list(patterns)}
-        found = agent.call("run_files.result_files.list", asked).done["files"]
-        return sorted(path for path, _ in found)
+        found = agent.call("run_files.result_files.list", asked).done.read(OutputFiles)
+        return sorted(path for path, _ in found.files)
 
     return ask
 
@@ -117,7 +118,7 @@ def read(agent: Agent, root: Path, path: str) -> tuple[str, list[bytes]]:
     reply = agent.call(
         "run_files.result_files.read", asked, on_event=lambda frame: parts.append(frame.body)
     )
-    return reply.done["refused"], parts
+    return reply.done.read(PieceSent).refused, parts
 
 
 @pytest.mark.parametrize("option", ["--fetch", "--outputs"])
@@ -135,10 +136,10 @@ def test_a_list_with_long_names_ends_before_it_is_too_long_for_one_answer(agent,
     for i in range(700):
         (folder / f"{i:03}").touch()
     asked = {"root": str(tmp_path), "run_id": RUN, "patterns": ["**"]}
-    done = agent.call("run_files.result_files.list", asked).done
-    assert done["more"] is True
-    assert 500 < len(done["files"]) < 700
-    assert done["files"][-1][0].endswith(f"/{len(done['files']) - 1:03}")
+    found = agent.call("run_files.result_files.list", asked).done.read(OutputFiles)
+    assert found.more
+    assert 500 < len(found.files) < 700
+    assert found.files[-1][0].endswith(f"/{len(found.files) - 1:03}")
 
 
 def test_a_file_that_became_shorter_is_not_taken(brought, tmp_path):

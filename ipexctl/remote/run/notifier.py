@@ -13,6 +13,7 @@ import time
 from ipexctl.common import notify_command, run_events
 from ipexctl.common.described_ends import describe_program_end, describe_rank_end
 from ipexctl.common.journal_records import FactNoted
+from ipexctl.common.run_answers import ClaimAnswer
 from ipexctl.common.run_events import Fact
 from ipexctl.remote.own_process import close_files
 from ipexctl.remote.rank import rank_wrapper
@@ -152,6 +153,5 @@ def claim_event(folder: str, key: str) -> bool:
     return True
 
 
-def op_claim(call: "Call", root: str, run_id: str, key: str) -> "dict[str, bool]":
-    """{root, run_id, key} -> {claimed}"""
-    return {"claimed": claim_event(run_folders.folder_of(root, run_id), str(key))}
+def op_claim(call: "Call", root: str, run_id: str, key: str) -> ClaimAnswer:
+    return ClaimAnswer(claim_event(run_folders.folder_of(root, run_id), str(key)))

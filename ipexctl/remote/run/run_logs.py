@@ -12,8 +12,6 @@ from ipexctl.remote.run_files import journal, log_follower, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
     Sizes = dict[str, int]  # of logs, by rank
@@ -35,8 +33,8 @@ def op_read(
     times: bool,
     follow: bool,
     window: int,
-) -> "dict[str, Any]":
-    """{root, known_as, run_id, ranks, lines, since, times, follow, window} -> {ranks: those shown}
+) -> None:
+    """Send the logs of ranks.
 
     Emits LogPart as during a run. `ranks`: [] for all; `lines`: the last ones of each rank, null
     for all; `since`: only the output of the last seconds, null for all. Without `follow`, one
@@ -68,7 +66,7 @@ def op_read(
                         time.sleep(0.01)
         if not alive:
             follower.close()
-            return {"ranks": shown_ranks}
+            return
         if time.monotonic() - last_beat > BEAT:
             last_beat = time.monotonic()
             call.emit(Fact(Pong()).document())

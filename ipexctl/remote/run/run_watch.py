@@ -45,14 +45,13 @@ if MYPY:
     from ipexctl.common.frames import Frames
     from ipexctl.remote.main import Call
 
-    Report = dict[str, Any]  # a PartReport
 
 PATIENCE = 10.0  # seconds for the supervisor to end on its own, when the controller is gone
 LOOK = 0.5  # seconds between looks into the journal, if no change is reported
 SWEPT = 10.0  # seconds for the guardian to record what it found after the supervisor was killed
 
 
-def op_start(call: "Call", **order: "Any") -> "Report":
+def op_start(call: "Call", **order: "Any") -> PartReport:
     """Start a run on this host, by a StartOrder and a WatchStart, and watch it to its end."""
     if StartOrder.read(order).secret:
         no_core_dump()
@@ -63,7 +62,7 @@ def op_start(call: "Call", **order: "Any") -> "Report":
     return RunWatch(call, WatchStart.read(order), sock, link).serve()
 
 
-def op_attach(call: "Call", **order: "Any") -> "Report":
+def op_attach(call: "Call", **order: "Any") -> PartReport:
     """Watch a run that has begun, by a WatchStart."""
     from ipexctl.remote.run import control  # imported late: a run that starts does not need it here
 
@@ -75,11 +74,10 @@ def op_attach(call: "Call", **order: "Any") -> "Report":
 
 def op_conclude(
     call: "Call", root: str, known_as: str, run_id: str, result: "dict[str, Any]"
-) -> "dict[str, Any]":
-    """{root, known_as, run_id, result: {exit_code, ended_by, cause}} -> {}: record the result."""
+) -> None:
+    """Record the result: {exit_code, ended_by, cause}."""
     folder = run_folders.folder_of(root, run_id)
     journal.append_record(journal.path_of(folder, known_as), ResultNoted(result))
-    return {}
 
 
 class RunWatch:
@@ -101,7 +99,7 @@ class RunWatch:
         self.last_heard = time.monotonic()
         self.over = threading.Event()
 
-    def serve(self) -> "Report":
+    def serve(self) -> PartReport:
         """Relay between controller and supervisor until the run is over; return its report."""
         self.call.agent.at_end.append(self.close_sending_end)
         self.call.agent.heard = self.hear
@@ -147,7 +145,7 @@ class RunWatch:
 
     # -- from the supervisor --
 
-    def reports(self, link: "Frames") -> "Report":
+    def reports(self, link: "Frames") -> PartReport:
         """Forward the supervisor's messages until it reports the end; return the final report."""
         while True:
             frame = link.read()
@@ -172,7 +170,7 @@ class RunWatch:
             with self.lock:
                 self.take(message.unwritten, self.asked.at + 1)
 
-    def wait_for_guardian(self, seconds: float) -> "Report":
+    def wait_for_guardian(self, seconds: float) -> PartReport:
         """Wait up to `seconds` for the guardian to record the end."""
 
         def is_swept() -> bool:
@@ -188,14 +186,14 @@ class RunWatch:
         exchanged = (self.ended_part and self.ended_part.exchanged) or ExchangeReport()
         return PartReport(survivors, self.logs, traffic=exchanged, killed=killed)
 
-    def ended(self, report: PartReport) -> "Report":
+    def ended(self, report: PartReport) -> PartReport:
         """Report the surviving processes, then send the rest of the output, and return `report`."""
         self.over.set()
         self.look()
         if report.survivors is not None:
             self.emit(run_events.Swept(report.survivors, self.follower.left()))
         self.follower.close()
-        return report.document()
+        return report
 
     # -- from the controller --
 

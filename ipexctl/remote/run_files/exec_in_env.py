@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 
+from ipexctl.common.result_answers import CommandEnded
 from ipexctl.remote import child_processes
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import BEAT, Heartbeat
@@ -19,8 +20,8 @@ PIP = re.compile(r"pip[0-9.]*\Z")
 OTHERS = ("PYTHONHOME", "PYTHONPATH")  # from the login shell: they lead to another Python's files
 
 
-def op_exec(call: "Call", argv: "list[str]", env: "list[tuple[str, str]]") -> "dict[str, int]":
-    """{argv, env: [[name, value], ...]} -> {code}. Events: {"event": "out" or "err"} and bytes."""
+def op_exec(call: "Call", argv: "list[str]", env: "list[tuple[str, str]]") -> CommandEnded:
+    """Run a command. Events: {"event": "out" or "err"} and bytes."""
     if PIP.match(argv[0]):
         require_own(argv[0], dict(env).get("PATH", "").split(":")[0])
     variables = {name: value for name, value in os.environ.items() if name not in OTHERS}
@@ -32,7 +33,7 @@ def op_exec(call: "Call", argv: "list[str]", env: "list[tuple[str, str]]") -> "d
         begin=child_processes.start_user_program,
     )
     with child_processes.ends_with(call.agent.at_end, process):
-        return {"code": exit_code_of(call, process)}
+        return CommandEnded(exit_code_of(call, process))
 
 
 def require_own(program: str, folder: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.common.result_answers import FolderMark
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -87,7 +88,8 @@ def _choose_folder_hosts(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host],
     first. Also return the names of hosts that answer and do not have it, or nothing of the run."""
 
     def look_on(host: Host) -> str:
-        return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
+        answer = fleet.call(host, "run_files.result_files.look", run_id=run.first_id)
+        return answer.read(FolderMark).mark
 
     hosts = map_reporting_hosts(fleet, run)
     marks: Mapping[Host, str] = fleet.map_hosts(look_on, list(hosts.values()))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 
 from ipexctl.common import notify_command
+from ipexctl.common.run_answers import ClaimAnswer
 from ipexctl.errors import EXIT_OK, IpexctlError
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
@@ -83,6 +84,6 @@ class EventNotifier:
                 host = fleet.hosts.hosts[0]
                 fleet.connect(host)
                 answer = fleet.call(host, "run.notifier.claim", run_id=run_id, key=key)
-                return answer["claimed"] is True
+                return answer.read(ClaimAnswer).claimed
         except IpexctlError:
             return is_lost

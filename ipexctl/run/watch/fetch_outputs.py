@@ -21,11 +21,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ipexctl.base.host_answer import AnyText
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.quoting import quote
 from ipexctl.common.files import sync_disk
 from ipexctl.common.path_patterns import matches_path_pattern
+from ipexctl.common.result_answers import OutputFiles, PieceSent
 from ipexctl.errors import HostFailed, InputError, IpexctlError, printable_text
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import RunOptions
@@ -89,14 +89,6 @@ class Budget:
             self._left -= size
             self._entries -= entries
             return True
-
-
-@dataclass(frozen=True)
-class OutputFiles:
-    """The files of a host that match. `more`: whether there are others that it did not list."""
-
-    files: tuple[tuple[str, int], ...]
-    more: bool
 
 
 @dataclass(frozen=True)
@@ -276,8 +268,7 @@ def _create_folder(folder: Path) -> Path:
 def _list_outputs(agent: Agent, wish: Wish) -> OutputFiles:
     request = {**_compose_request(agent, wish), "patterns": list(wish.patterns)}
     done = agent.call("run_files.result_files.list", request, timeout=120).done
-    files = done.value("files", tuple[tuple[AnyText, int], ...])
-    return OutputFiles(files, done.get("more") is True)
+    return done.read(OutputFiles)
 
 
 def _compose_request(agent: Agent, wish: Wish) -> dict[str, object]:
@@ -391,10 +382,9 @@ def _read_output(agent: Agent, request: Mapping[str, object], size: int, target:
                 done = agent.call(
                     "run_files.result_files.read", piece, total=transfer_time(PIECE), on_event=write
                 ).done
-                if why := done.get("refused"):
-                    raise OSError(
-                        f"on the host: {' '.join(printable_text(str(why)[:200]).split())}"
-                    )
+                if why := done.read(PieceSent).refused:
+                    text = printable_text(why[:200])
+                    raise OSError(f"on the host: {' '.join(text.split())}")
                 if remaining != max(0, size - offset - PIECE):
                     raise OSError(f"only {size - remaining:,} of its {size:,} bytes came")
     except BaseException:
