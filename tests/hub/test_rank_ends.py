@@ -79,7 +79,7 @@ def test_a_rank_that_ends_by_the_end_of_the_run_has_not_failed(
 def test_a_rank_that_is_done_meanwhile_is_done(supervisor: Supervisor) -> None:
     supervisor.stop("ended")
     failed, told = ends(supervisor, {"ended": True, "at": time.monotonic(), **DONE})
-    assert (failed, [how["code"] for how in told]) == (None, [0])
+    assert (failed, [how["code"] for how in told]) == ([], [0])
 
 
 def test_a_wrapper_that_the_end_of_the_run_killed_is_not_a_lost_rank(
@@ -87,7 +87,7 @@ def test_a_wrapper_that_the_end_of_the_run_killed_is_not_a_lost_rank(
 ) -> None:
     monkeypatch.setattr(rank_sockets, "HESITATION", 0.0)
     supervisor.stop("ended")
-    assert ends(supervisor) == (None, [])
+    assert ends(supervisor) == ([], [])
 
 
 def test_a_wrapper_that_was_killed_just_before_the_end_is_a_lost_rank(

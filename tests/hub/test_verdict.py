@@ -222,6 +222,14 @@ SILENT = "no message from it for 10 s"
 KILLED = "the supervisor of the run was killed (signal 9)"
 FROZE = "it was frozen for 40 s"
 PIPE = WrittenRecord(FactNoted(program(141)), 50.0)
+
+
+def recorded(one: RunOnHost, *, kept: bool | None = None, **record: Any) -> RunOnHost:
+    """The same of a host with these values from the record of the run, and with a keeper."""
+    is_kept = one.row.kept if kept is None else kept
+    return replace(one, row=one.row.replace(record=one.record.replace(**record), kept=is_kept))
+
+
 FAILED = WrittenRecord(FactNoted(rank(1, code=3)), 5.0)
 
 
@@ -274,17 +282,17 @@ def test_the_record_of_the_run_says_which_host_was_lost(
     noted: list[WrittenRecord], cause: str
 ) -> None:
     parts = [part(name, one) for name, one in zip("abc", noted, strict=True)]
-    (run,) = listed_runs.merge_runs(replace(one, lost=("b",)) for one in parts)
+    (run,) = listed_runs.merge_runs(recorded(one, lost=["b"]) for one in parts)
     assert run.cause == cause
 
 
 def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agree() -> None:
     parts = [part("a", lost("b", SILENT, 12)), part("b", lost("a", SILENT, 12))]
-    (run,) = listed_runs.merge_runs(replace(one, kept=True) for one in parts)
+    (run,) = listed_runs.merge_runs(recorded(one, kept=True) for one in parts)
     assert run.state is ListedState.RESTARTING and not lost_in(run.cause)
-    (run,) = listed_runs.merge_runs(replace(one, kept=True, lost=("b",)) for one in parts)
+    (run,) = listed_runs.merge_runs(recorded(one, kept=True, lost=["b"]) for one in parts)
     assert run.state is ListedState.RESTARTING and lost_in(run.cause) == ["b"]
-    over = [replace(one, kept=True, lost=("b",), settled=True) for one in parts]
+    over = [recorded(one, kept=True, lost=["b"], settled=True) for one in parts]
     (run,) = listed_runs.merge_runs(over)  # whatever a keeper that was away looks for
     assert run.state is ListedState.FAILED
     (run,) = listed_runs.merge_runs(parts)  # no keeper can decide more
@@ -292,20 +300,20 @@ def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agre
 
 
 def test_a_run_whose_next_attempt_is_recorded_but_not_there_yet_is_not_over() -> None:
-    later = (FurtherAttempt(2, ["a", "c"], ran=False),)
-    parts = [replace(part(name, lost("b", SILENT, 12)), kept=True, further=later) for name in "ac"]
+    later = [FurtherAttempt(2, ["a", "c"], ran=False)]
+    parts = [recorded(part(name, lost("b", SILENT, 12)), kept=True, further=later) for name in "ac"]
     (run,) = listed_runs.merge_runs(parts)
     assert (run.state, run.over) == (ListedState.RESTARTING, False)
-    (run,) = listed_runs.merge_runs(replace(one, kept=False) for one in parts)  # no keeper is left
+    (run,) = listed_runs.merge_runs(recorded(one, kept=False) for one in parts)  # no keeper is left
     assert run.state is ListedState.FAILED
 
 
 def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_answer() -> None:
     fleet: Any = SimpleNamespace(failures=[SimpleNamespace(host="b")])
     seen = replace(part("a", lost("b", SILENT, 12)), about=About(hosts=("a", "b")))
-    later = (FurtherAttempt(2, ["b"], ran=True),)
+    later = [FurtherAttempt(2, ["b"], ran=True)]
     for over, away in (({"further": later}, ["b"]), ({"settled": True}, [])):
-        (run,) = listed_runs.merge_runs([replace(seen, **over)])
+        (run,) = listed_runs.merge_runs([recorded(seen, **over)])
         assert [down.host for down in ps._find_unanswering(fleet, run)] == away
 
 
@@ -315,17 +323,17 @@ def lost_in(cause: str) -> list[str]:
 
 def test_a_run_that_is_done_by_its_record_is_done_whatever_its_last_hosts_saw() -> None:
     parts = [part(name, lost("a", SILENT, 12)) for name in "bc"]
-    (run,) = listed_runs.merge_runs([replace(parts[0], done=True), parts[1]])
+    (run,) = listed_runs.merge_runs([recorded(parts[0], done=True), parts[1]])
     assert (run.state, run.exit_code, run.cause) == (ListedState.DONE, 0, "")
 
 
 def test_a_run_whose_hosts_here_were_cut_off_is_lost_unless_one_knows_that_it_is_done() -> None:
-    here = replace(part("b", lost("a", SILENT, 12)), cut_off=True)
+    here = recorded(part("b", lost("a", SILENT, 12)), cut_off=True)
     (run,) = listed_runs.merge_runs([here])
     assert (run.state, run.exit_code) == (ListedState.LOST, 121)
     (run,) = listed_runs.merge_runs([here, part("c", lost("a", SILENT, 12))])  # c knows the end
     assert run.state == ListedState.FAILED
-    (run,) = listed_runs.merge_runs([here, replace(part("c", lost("a", SILENT, 12)), done=True)])
+    (run,) = listed_runs.merge_runs([here, recorded(part("c", lost("a", SILENT, 12)), done=True)])
     assert (run.state, run.exit_code) == (ListedState.DONE, 0)
 
 

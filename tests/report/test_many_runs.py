@@ -246,7 +246,7 @@ def test_of_a_long_log_complete_lines_from_all_of_it_are_sent(tmp_path: Path) ->
     assert steps[0] == 1 and steps[-1] == 20000 and steps == sorted(set(steps))  # type: ignore[type-var]
     short = tmp_path / "short"
     short.write_text("loss 1\nno end")
-    assert run_records.read_parts(str(short)) == ([[0, 7]], b"loss 1\n")
+    assert run_records.read_parts(str(short)) == ([(0, 7)], b"loss 1\n")
 
 
 def test_a_row_has_its_times_and_speed_as_words_of_the_other_page() -> None:
