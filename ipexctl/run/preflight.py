@@ -249,7 +249,7 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
     agents, forks = flight.fleet.agents, flight.fleet.target.forks
 
     def listen(host: Host) -> ConnectedHost:
-        port = agents[host].call("facts.listeners.listen").done.get("port")
+        port = agents[host].call("connection.listeners.listen").done.get("port")
         usable = port if isinstance(port, int) and 0 < port < 65536 else None
         return ConnectedHost(agents[host], flight.nodes[host].facts, usable)
 
@@ -259,7 +259,7 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
     results = connect_all(hosts, listening, forks).values()
     for listener in listening.values():
         with suppress(OSError):
-            listener.agent.start("facts.listeners.close", {"port": listener.port})
+            listener.agent.start("connection.listeners.close", {"port": listener.port})
     return tuple(peer for peers in results if not isinstance(peers, HostDown) for peer in peers)
 
 

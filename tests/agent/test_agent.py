@@ -297,7 +297,7 @@ def test_an_unknown_operation_is_an_error_and_the_agent_lives_on(agent, op):
 def test_two_calls_at_once_each_get_their_own_answer(agent):
     dead = [["dead", "127.0.0.1", 1]]
     one = agent.start("facts.read_reachability.connect", {"targets": dead})
-    two = agent.start("facts.listeners.listen", {})
+    two = agent.start("connection.listeners.listen", {})
     answers: dict[int, Frame] = {}
     for frame in agent.frames(30.0):
         if "done" in frame.header:
@@ -309,7 +309,7 @@ def test_two_calls_at_once_each_get_their_own_answer(agent):
 
 
 def test_connections_are_tried_at_once_and_told_one_by_one(agent):
-    port = agent.call("facts.listeners.listen").done["port"]
+    port = agent.call("connection.listeners.listen").done["port"]
     targets = [
         ["good", "127.0.0.1", port],
         ["six", "::1", port],
@@ -332,7 +332,7 @@ def test_connections_are_tried_at_once_and_told_one_by_one(agent):
 def test_the_agent_ends_when_the_controller_is_gone(begun):
     """Also in the middle of a frame."""
     agent = start_host_agent(LocalTransport(), HERE)
-    agent.start("facts.listeners.listen", {})
+    agent.start("connection.listeners.listen", {})
     agent.channel.write(begun)
     pid = agent.channel._process.pid
     agent.channel._process.stdin.close()
@@ -408,7 +408,7 @@ MESSAGES = (  # of a run
             "facts.read_speed.memory",
             {"facts.read_speed", "child_processes", "heartbeat", "root_folder"}
             | {f"common.{n}" for n in COMMON}
-            | {"facts.listeners"},
+            | {"connection.listeners"},
         ),
         ("nothing.known", set()),
     ],

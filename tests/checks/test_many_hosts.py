@@ -11,11 +11,11 @@ import pytest
 
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.checks.reachability import choose_peers
-from ipexctl.doctor.command import report_formats
-from ipexctl.doctor.command.report_text import show_doctor_report
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
+from ipexctl.doctor_command import report_formats
+from ipexctl.doctor_command.report_text import show_doctor_report
 from ipexctl.facts.interfaces_facts import Route
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.hostfile_text import fold

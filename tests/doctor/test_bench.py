@@ -228,7 +228,7 @@ def test_a_port_of_the_range_is_taken_and_closed_on_request(agent):
     taken = [agent.call("facts.read_speed.serve", asked).done["port"] for _ in range(3)]
     assert len({*taken}) == 3 and all(42000 <= port <= 42015 for port in taken)
     for port in taken:
-        agent.call("facts.listeners.close", {"port": port})
+        agent.call("connection.listeners.close", {"port": port})
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), 5)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.command.doctor_page import render_doctor_page, write_doctor_page
 from ipexctl.doctor.report.report import Report
+from ipexctl.doctor_command.doctor_page import render_doctor_page, write_doctor_page
 from ipexctl.inventory.inventory import Host
 from ipexctl.pages.page_file import SEEN, page_styles
 from ipexctl.pages.page_shell import generator_tag

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.doctor.command.fixes import run_fixes
 from ipexctl.doctor.report import fix_plan
 from ipexctl.doctor.report.finding import (
     Finding,
@@ -26,6 +25,7 @@ from ipexctl.doctor.report.finding import (
     write_line,
 )
 from ipexctl.doctor.report.fix_plan import fix_play, step_for_command
+from ipexctl.doctor_command.fixes import run_fixes
 from ipexctl.errors import InputError
 from ipexctl.facts.limits_facts import Limit
 from ipexctl.machines.target import Target

@@ -12,11 +12,11 @@ import jsonschema
 import pytest
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.command import report_formats
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity, do, sudo
 from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
+from ipexctl.doctor_command import report_formats
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.facts.speed_facts import HostBench, MeasuredLink, Measurements
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report

@@ -9,12 +9,12 @@ import pytest
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.command.report_formats import markdown
-from ipexctl.doctor.command.report_text import show_doctor_report
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Fix, Severity, command, do
 from ipexctl.doctor.report.recommendations import Recommendation, recommend_settings
 from ipexctl.doctor.report.report import Report
+from ipexctl.doctor_command.report_formats import markdown
+from ipexctl.doctor_command.report_text import show_doctor_report
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
 from ipexctl.facts.env_choice import EnvChoice, EnvUsed, EnvUser, ProjectEnv
 from ipexctl.facts.facts import Facts

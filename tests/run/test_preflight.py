@@ -259,8 +259,8 @@ def test_each_command_of_a_hint_is_one_line_on_a_terminal_of_80_columns() -> Non
 
 def test_a_port_that_is_closed_late_is_not_one_that_was_opened_since(flight) -> None:
     agent = next(iter(flight.fleet.agents.values()))
-    first, second = (agent.call("facts.listeners.listen").done["port"] for _ in range(2))
-    agent.call("facts.listeners.close", {"port": first})
+    first, second = (agent.call("connection.listeners.listen").done["port"] for _ in range(2))
+    agent.call("connection.listeners.close", {"port": first})
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", first), 5)
     socket.create_connection(("127.0.0.1", second), 5).close()

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ipexctl.base.sizes import binary_size, bit_rate, duration
 from ipexctl.bench.allreduce_result import AllreduceRow, Benchmark, SlowPart, slowest_rate
-from ipexctl.doctor.command.measured import links_line
+from ipexctl.doctor_command.measured import links_line
 from ipexctl.errors import EXIT_INTERRUPTED
 from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold

@@ -12,8 +12,7 @@ import threading
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
-from ipexctl.remote.connection import peer_tls
-from ipexctl.remote.facts import listeners
+from ipexctl.remote.connection import listeners, peer_tls
 from ipexctl.remote.own_process import start_thread
 
 MYPY = False  # importing typing would cost a host more than the rest of this module

@@ -1,1 +1,1 @@
-"""Connections between the hosts of a run."""
+"""Connections between hosts: of a run, and ports that are open while a command lasts."""

@@ -54,7 +54,7 @@ def op_facts(
     if live:
         facts["condition"]["load"]["runs"] = read_other_runs.find_other_runs(root)
     if listen:
-        from ipexctl.remote.facts import listeners
+        from ipexctl.remote.connection import listeners
 
         ports = listeners.op_listen(call)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]

@@ -5,7 +5,7 @@ import re
 import socket
 
 from ipexctl.common.tolerant_reads import read_text
-from ipexctl.remote.facts.listeners import MASTER_PORT
+from ipexctl.remote.connection.listeners import MASTER_PORT
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:

@@ -15,7 +15,7 @@ import threading
 import time
 
 from ipexctl.remote import child_processes, root_folder
-from ipexctl.remote.facts import listeners
+from ipexctl.remote.connection import listeners
 from ipexctl.remote.failure import Failure
 
 MYPY = False  # importing typing would cost a host more than the rest of this module

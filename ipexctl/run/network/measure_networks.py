@@ -115,7 +115,7 @@ def _measure_networks(
                     rates[link.target].append(link.rate)
                 else:
                     errors.append(f"{host.name} to {next_of[host].name}: {link.error}")
-    ask("facts.listeners.close", {host: {"port": port} for host, port in ports.items()})
+    ask("connection.listeners.close", {host: {"port": port} for host, port in ports.items()})
     slowest = {name: min(each) for name, each in rates.items() if len(each) == len(hosts)}
     return NetworkRates(slowest, next(iter(errors), ""))
 

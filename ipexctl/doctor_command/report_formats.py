@@ -148,8 +148,8 @@ def _escape_xml(text: str) -> str:
 def markdown(report: Report) -> str:
     """Return the report as Markdown, for an issue, a wiki or a CI summary."""
     # late: rich
-    from ipexctl.doctor.command.host_table import whole_table
-    from ipexctl.doctor.command.report_text import verdict_line
+    from ipexctl.doctor_command.host_table import whole_table
+    from ipexctl.doctor_command.report_text import verdict_line
 
     heads, rows = whole_table(report)
     lines = [

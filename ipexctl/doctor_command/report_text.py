@@ -16,14 +16,14 @@ from ipexctl.base import quoting
 from ipexctl.base.shell_line import is_command
 from ipexctl.base.wrapping import wrap_text
 from ipexctl.doctor.checks.interfaces import link_speed, peer_nic
-from ipexctl.doctor.command.findings import down_host_lines, finding_blocks
-from ipexctl.doctor.command.host_table import host_table_lines
-from ipexctl.doctor.command.measured import measurement_lines
-from ipexctl.doctor.command.report_lines import fold_hosts, labelled_lines, truncate_text
 from ipexctl.doctor.report.cluster import group_hosts
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.doctor.report.report import Report, by_problem
+from ipexctl.doctor_command.findings import down_host_lines, finding_blocks
+from ipexctl.doctor_command.host_table import host_table_lines
+from ipexctl.doctor_command.measured import measurement_lines
+from ipexctl.doctor_command.report_lines import fold_hosts, labelled_lines, truncate_text
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold

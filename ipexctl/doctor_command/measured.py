@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ipexctl.base.sizes import bit_rate
-from ipexctl.doctor.command.report_lines import fold_hosts
 from ipexctl.doctor.report.report import Report
+from ipexctl.doctor_command.report_lines import fold_hosts
 from ipexctl.facts.host_facts import plain
 from ipexctl.facts.speed_facts import HostBench, MeasuredLink, median
 

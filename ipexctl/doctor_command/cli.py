@@ -78,22 +78,22 @@ def doctor(
         words = (*target.typed.options, *target.typed.script)
         report = replace(report, down=with_corrected_commands(report.down, words))
     if wanted.print:
-        from ipexctl.doctor.command.fixes import show_play, show_scripts
+        from ipexctl.doctor_command.fixes import show_play, show_scripts
 
         (show_play if wanted.as_kind == "play" else show_scripts)(report, sys.stdout)
         raise typer.Exit(report.exit_code if report.down else 0)
     if wanted.fix:
-        from ipexctl.doctor.command.fixes import run_fixes
+        from ipexctl.doctor_command.fixes import run_fixes
 
         raise typer.Exit(run_fixes(report, target, root, yes=yes, json=json))
     if as_text:
         print(as_text(report))
     elif wanted.html != "-":
-        from ipexctl.doctor.command.report_text import show_doctor_report
+        from ipexctl.doctor_command.report_text import show_doctor_report
 
         show_doctor_report(report, sys.stdout, verbose=verbose > 0)
     if wanted.html:
-        from ipexctl.doctor.command.doctor_page import write_doctor_page
+        from ipexctl.doctor_command.doctor_page import write_doctor_page
 
         write_doctor_page(report, wanted.html)
     raise typer.Exit(report.exit_code)
@@ -112,7 +112,7 @@ def _choose_formatter(name: str) -> Callable[[Any], str] | None:
     """Return the formatter of an output format; None for text."""
     if name == "text":
         return None
-    from ipexctl.doctor.command import report_formats
+    from ipexctl.doctor_command import report_formats
 
     formatters = {
         "json": report_formats.as_json,

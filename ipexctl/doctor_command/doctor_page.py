@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.command.findings import brief_and_hint, evidence_lines, group_alike_downs
-from ipexctl.doctor.command.host_table import whole_table
-from ipexctl.doctor.command.measured import measurement_lines
-from ipexctl.doctor.command.report_lines import fold_hosts
-from ipexctl.doctor.command.report_text import advice_words, first_step, verdict_line
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.doctor.report.report import Problem, Report, by_problem
+from ipexctl.doctor_command.findings import brief_and_hint, evidence_lines, group_alike_downs
+from ipexctl.doctor_command.host_table import whole_table
+from ipexctl.doctor_command.measured import measurement_lines
+from ipexctl.doctor_command.report_lines import fold_hosts
+from ipexctl.doctor_command.report_text import advice_words, first_step, verdict_line
 from ipexctl.pages.markup import (
     escape_text,
     html_main,

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base.sizes import GIB
-from ipexctl.doctor.command.report_lines import STYLES, fold_hosts, truncate_text
 from ipexctl.doctor.report.report import Report
+from ipexctl.doctor_command.report_lines import STYLES, fold_hosts, truncate_text
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
 from ipexctl.facts.facts import Facts

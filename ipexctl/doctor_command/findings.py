@@ -10,15 +10,15 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.command.report_lines import (
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.report import Problem, Report, by_problem, in_common
+from ipexctl.doctor_command.report_lines import (
     STYLES,
     command_lines,
     fold_hosts,
     labelled_lines,
     truncate_text,
 )
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.report import Problem, Report, by_problem, in_common
 from ipexctl.facts.host_facts import plain
 from ipexctl.machines.suggested_commands import merged_hints
 

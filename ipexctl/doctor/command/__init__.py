@@ -1,1 +1,0 @@
-"""The options of `doctor`, and what it prints."""
