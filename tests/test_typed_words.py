@@ -106,6 +106,23 @@ def test_the_scripts_of_the_folder_are_offered_where_none_is_named(typed, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("rest", "required"),
+    [
+        ("a = p.parse_args()", " --model small --data-dir DATA_DIR"),
+        ("a, _ = p.parse_known_args()", ""),  # it is not certain what the script takes
+        ("import sys; sys.argv.append('--model=large'); p.parse_args()", ""),
+    ],
+)
+def test_an_offered_script_has_the_arguments_that_it_requires(typed, tmp_path, rest, required):
+    (tmp_path / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+        "p.add_argument('--model', required=True, choices=['small', 'large'])\n"
+        f"p.add_argument('--data-dir', required=True)\n{rest}\n"
+    )
+    assert offered(typed("run", "-n", "2").stderr) == [f"ipexctl run -n 2 train.py{required}"]
+
+
+@pytest.mark.parametrize(
     ("line", "slug"),
     [
         ("torchrun --bogus t.py", "launcher-option-unknown"),

@@ -82,13 +82,27 @@ def command_of_launcher(words: Sequence[str], option: str) -> tuple[str, str]:
 
 
 def commands_with_script(words: Sequence[str]) -> list[str]:
-    """Return the command with each script of this folder that may be meant; [] if there are too
-    many to choose from."""
+    """Return the command with each script of this folder that may be meant, and the arguments that
+    it requires; [] if there are too many to choose from."""
     names = sorted(path.name for path in Path().glob("*.py"))
     usual = [name for name in names if name.startswith(_USUAL_SCRIPTS)]
     others = [name for name in names if name not in usual]
     meant = [*usual, *others] if len(names) <= _MOST_SCRIPTS else usual
-    return [_spell([*words, name]) for name in meant[:_MOST_SCRIPTS]]
+    return [_spell([*words, name, *_required_words(name)]) for name in meant[:_MOST_SCRIPTS]]
+
+
+def _required_words(name: str) -> list[str]:
+    """Return words for the arguments that a script of this folder certainly requires."""
+    from ipexctl.user_code.source_reader import read_source
+
+    try:
+        source = read_source(name, read_prefix(Path(name)), main=True)
+    except OSError:
+        return []
+    if source.arguments is None or source.reads_argv or source.changes_argv:
+        return []
+    required = (argument for argument in source.arguments.arguments if argument.required)
+    return [word for argument in required for word in argument.example]
 
 
 def _correct_file(error: IpexctlError | HostDown, words: Sequence[str]) -> str:

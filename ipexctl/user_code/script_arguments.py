@@ -43,6 +43,14 @@ class Argument:
     number: str = ""  # int or float: what it converts its value to
     choices: tuple[str, ...] = ()
 
+    @property
+    def example(self) -> tuple[str, ...]:
+        """Words that give it a value: the first choice, or its name in capitals."""
+        if not self.flags:
+            return (self.choices or (self.name.upper(),))[:1]
+        value = next(iter(self.choices), self.name.strip("-").replace("-", "_").upper())
+        return (self.name, value)
+
 
 @dataclass(frozen=True)
 class ScriptArguments:

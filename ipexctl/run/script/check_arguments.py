@@ -124,7 +124,7 @@ def _refuse_missing(
 ) -> InputError:
     names, lines = (", ".join(a.name for a in missing), sorted({a.line for a in missing}))
     places = ", ".join(f"{script}:{line}" for line in lines)
-    words = [*args, *(word for argument in missing for word in _placeholder(argument))]
+    words = [*args, *(word for argument in missing for word in argument.example)]
     choices = "; ".join(f"{a.name}: {' or '.join(a.choices)}" for a in missing if a.choices)
     return InputError(
         f"{script} needs {names}",
@@ -132,13 +132,6 @@ def _refuse_missing(
         hint=_commands(typed, words, choices),
         slug="script-argument-missing",
     )
-
-
-def _placeholder(argument: Argument) -> tuple[str, ...]:
-    if not argument.flags:
-        return (argument.choices or (argument.name.upper(),))[:1]
-    value = next(iter(argument.choices), argument.name.strip("-").replace("-", "_").upper())
-    return (argument.name, value)
 
 
 def _commands(typed: Typed, words: Sequence[str], note: str = "") -> str:
