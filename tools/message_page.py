@@ -13,6 +13,7 @@ from types import ModuleType
 from ipexctl.common import (
     attempt_record,
     checkpoint_reports,
+    control_questions,
     copy_messages,
     hub_orders,
     keeper_messages,
@@ -38,6 +39,7 @@ SECTIONS = (
     ("What happens", run_events, "Hosts report it to the hub, and the hub to all journals."),
     ("What a command says that watches", watch_orders, "The one that started it, or `attach`."),
     ("What the hub orders", hub_orders, "On the first host; its orders go to all of them."),
+    ("What a supervisor is asked", control_questions, "By processes of its host."),
     ("What keepers are told when a run begins", restart_plan, "For runs with `--restarts`."),
     ("What keepers say to each other", keeper_messages, "One of them leads."),
     ("What keepers write down and answer", attempt_record, "On each host of such a run."),

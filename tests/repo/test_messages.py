@@ -18,6 +18,7 @@ import pytest
 from ipexctl.common import (
     attempt_record,
     checkpoint_reports,
+    control_questions,
     copy_messages,
     exchange_report,
     hub_orders,
@@ -43,6 +44,7 @@ MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
     supervisor_messages, run_answers, result_answers,
+    control_questions,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

@@ -35,7 +35,7 @@ print(
     denied(lambda: os.listdir(home + '/.ipexctl')),
     denied(lambda: os.kill(int(pid), signal.SIGTERM)),
     denied(lambda: open('/proc/%s/environ' % pid).read()),
-    control.ask_supervisor(run, host, {'stop': 'mallory', 'seconds': 0}),
+    control.ask_supervisor(run, host, {'kind': 'StopRun', 'by': 'mallory', 'seconds': 0}),
 )
 """
 

@@ -23,6 +23,7 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     RunQueued,
 )
+from ipexctl.common.control_questions import EndRun
 from ipexctl.common.keeper_messages import (
     CLAIMS,
     LEFT,
@@ -541,7 +542,8 @@ class Keeper:
             return
         if self.part is None or not self.part.ended:
             run_id = self.last_run_id() if self.part is None else self.part.run_id
-            control.ask_supervisor(os.path.join(self.runs, run_id), self.name, {"end": why})
+            order = EndRun(why).document()
+            control.ask_supervisor(os.path.join(self.runs, run_id), self.name, order)
 
     def note_record(self) -> None:
         for line in self.record.lines[self.noted :]:

@@ -14,6 +14,7 @@ import socket
 import struct
 import time
 
+from ipexctl.common.control_questions import SupervisorQuestion, WatchRun
 from ipexctl.common.files import write_atomic
 from ipexctl.common.processes import stat_of, user_name
 from ipexctl.remote import root_folder
@@ -131,7 +132,7 @@ def answer_connection(link: "socket.socket", answer: "Answer", watch: "Watch") -
     is_watched = False
     try:
         message = receive_line(link)
-        if isinstance(message, dict) and "watch" in message:
+        if isinstance(message, dict) and SupervisorQuestion.kind_of(message) is WatchRun:
             is_watched = True
             watch(link)
         elif isinstance(message, dict):
@@ -164,7 +165,7 @@ def open_watch_socket(folder: str, host: str) -> "socket.socket | None":
     try:
         link = connect_to_supervisor(folder, host)
         if link is not None:
-            send_line(link, {"watch": True})
+            send_line(link, WatchRun().document())
             link.settimeout(None)
         return link
     except OSError:

@@ -10,10 +10,12 @@ from ipexctl.common.attempt_record import (
     AttemptRuns,
     FurtherAttempt,
     KeeperAnswer,
+    KeeperQuestion,
     RecordLine,
     RunEnded,
     RunQueued,
 )
+from ipexctl.common.control_questions import LookAtRanks, StopRun, SupervisorState
 from ipexctl.common.journal_records import (
     FactNoted,
     LogBegan,
@@ -98,7 +100,8 @@ def op_list(call: "Call", root: str, known_as: str, only: str, newest: int, size
             continue
         waits = place is not None and (asleep or (kept and not has_begun(lines)))
         ended_count += not (alive or waits)
-        reply = control.ask_supervisor(folder_of_first, keeper, {}) if kept else None
+        question = KeeperQuestion().document()
+        reply = control.ask_supervisor(folder_of_first, keeper, question) if kept else None
         row = RunRow(
             run,
             name,
@@ -223,13 +226,14 @@ def op_why(call: "Call", root: str, known_as: str, run_id: str) -> WhyAnswer:
     folder = run_folders.folder_of(root, run_id)
     records = journal.read_journal(folder, known_as)
     paces = [w.record.last_minute for w in records if isinstance(w.record, PaceNoted)]
-    reply = control.ask_supervisor(folder, known_as, {"look": True}) or {}
+    reply = control.ask_supervisor(folder, known_as, LookAtRanks().document())
+    state = SupervisorState.read(reply or {})
     return WhyAnswer(
-        alive=reply.get("alive") is True,
-        quiet=reply.get("quiet", 0.0),
-        computes=reply.get("computes") is True,
-        look=reply.get("look"),
-        pace=reply.get("pace") or (paces[0] if paces else None),
+        alive=state.alive,
+        quiet=state.quiet,
+        computes=state.computes,
+        look=state.look,
+        pace=state.pace or (paces[0] if paces else None),
         plan=find_plan(records),
         ends=list_rank_ends(list_facts(records)),
     )
@@ -282,7 +286,7 @@ def thin_samples(samples: "list[Record]") -> "list[Record]":
 
 def op_stop(call: "Call", root: str, known_as: str, run_id: str, by: str, seconds: float) -> None:
     """Ask the run's supervisor, if one is alive, to end its ranks."""
-    order = {"stop": by, "seconds": seconds}
+    order = StopRun(by, seconds).document()
     control.ask_supervisor(run_folders.folder_of(root, run_id), known_as, order)
 
 

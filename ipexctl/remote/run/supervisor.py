@@ -12,6 +12,13 @@ import threading
 import time
 
 from ipexctl.common import hub_orders, run_events, watch_orders
+from ipexctl.common.control_questions import (
+    EndRun,
+    LookAtRanks,
+    StopRun,
+    SupervisorQuestion,
+    SupervisorState,
+)
 from ipexctl.common.journal_records import (
     FactNoted,
     InputsNoted,
@@ -261,15 +268,17 @@ class Supervisor:
 
     def answer(self, message: "Record") -> "Record":
         """Answer a question or an order from this host (control.py)."""
-        if "stop" in message:
-            self.report(run_events.StopAsked(message["stop"], message["seconds"]))
-        elif "end" in message:
-            self.stop(str(message["end"]))
-        elif "look" in message:
-            quiet, ranks, computes = self.progress.look()
-            reply = {"alive": True, "quiet": quiet, "look": ranks, "computes": computes}
-            return dict(reply, pace=self.pace.last_minute())
-        return {"alive": True}
+        is_known = SupervisorQuestion.kind_of(message) is not None  # else of another version
+        question = SupervisorQuestion.read(message) if is_known else None
+        state = SupervisorState(alive=True)
+        if isinstance(question, StopRun):
+            self.report(run_events.StopAsked(question.by, question.seconds))
+        elif isinstance(question, EndRun):
+            self.stop(question.why)
+        elif isinstance(question, LookAtRanks):
+            state.quiet, state.look, state.computes = self.progress.look()
+            state.pace = self.pace.last_minute()
+        return state.document()
 
     def report(self, event: run_events.Event) -> None:
         """Report an event to the hub."""
