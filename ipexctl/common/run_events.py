@@ -260,7 +260,7 @@ class Noted(Event):
     that do not reach each other, and for how many seconds."""
 
     text: "Line"
-    cut: "Any" = None
+    cut: "list[tuple[Line, float]] | None" = None
 
 
 class Checkpoint(Event):

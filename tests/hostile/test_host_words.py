@@ -6,14 +6,16 @@ import time
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.values import plain
-from ipexctl.common.run_answers import JournalSummary
+from ipexctl.common.run_answers import JournalSummary, RunList
 from ipexctl.doctor.report.finding import Finding, Severity, do, scripted_sudo
 from ipexctl.doctor.report.fix_plan import fix_play
 from ipexctl.errors import printable_text
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.output.short_paths import shorten_paths
 from tests.made import run_row
+from tests.refused import refused
 
 LINE_ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
 
@@ -65,6 +67,12 @@ def test_a_run_id_that_ipexctl_never_made_is_no_run(run: str) -> None:
     """It becomes the name of a folder here, and a word of commands to paste."""
     part = listed_runs.read_on_host("n0", run_row(run, alive=True))
     assert listed_runs.merge_runs([part]) == ()
+
+
+def test_an_odd_value_of_an_answer_is_one_error_with_host_and_field() -> None:
+    row = run_row("20260101-000000-000001", journal=JournalSummary(seconds="1")).document()  # type: ignore[arg-type]
+    with refused("agent-reply-invalid", "n0", "'runs' 'journal' 'seconds'"):
+        Answer("n0", {"runs": [row]}).read(RunList)
 
 
 def test_a_name_that_no_run_can_have_is_none() -> None:

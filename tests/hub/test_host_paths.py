@@ -22,27 +22,30 @@ def reported(own: dict[str, list[str]], peers: dict[str, dict[str, float]]) -> H
 @pytest.mark.parametrize(
     ("own", "peers", "quiet", "cut"),
     [
-        ({}, {"c": {"10.0.0.2": 12.0}}, "", [[B_C, 12.0]]),
+        ({}, {"c": {"10.0.0.2": 12.0}}, "", [(B_C, 12.0)]),
         (
             {"c": ["10.0.0.3"]},
             {"b": {"10.0.0.3": 11.0}, "c": {"10.0.0.2": 12.0}},
             "",
-            [[B_C, 12.0]],
+            [(B_C, 12.0)],
         ),
         (
             {},
             {"b": {"10.0.0.1": 12.0}},
             "",
-            [["ranks on a and b get no answer from each other", 12.0]],
+            [("ranks on a and b get no answer from each other", 12.0)],
         ),
         ({}, {"b": {"10.9.9.9": 12.0}}, "", []),  # of no host of the run
         ({"b": ["10.0.0.9"], "c": ["10.0.0.9"]}, {"a": {"10.0.0.9": 12.0}}, "", []),  # of two
         ({"b": ["10.0.0.9"]}, {"b": {"10.0.0.9": 12.0}}, "", []),  # its own
-        ({}, {"c": {"10.0.0.2": 12.0}}, "b", [["a hears nothing from b", 15.0]]),  # b may be off
+        ({}, {"c": {"10.0.0.2": 12.0}}, "b", [("a hears nothing from b", 15.0)]),  # b may be off
     ],
 )
 def test_who_does_not_reach_whom(
-    own: dict[str, list[str]], peers: dict[str, dict[str, float]], quiet: str, cut: list[list]
+    own: dict[str, list[str]],
+    peers: dict[str, dict[str, float]],
+    quiet: str,
+    cut: list[tuple[str, float]],
 ) -> None:
     paths = reported(own, peers)
     if quiet:
@@ -80,7 +83,7 @@ def test_the_judge_notes_it_and_the_run_goes_on() -> None:
     judge.tick(20.0)
     (fact,) = judge.facts
     assert isinstance(fact.event, Noted)
-    assert (fact.event.cut, judge.decided) == ([[B_C, 12.0]], False)
+    assert (fact.event.cut, judge.decided) == ([(B_C, 12.0)], False)
 
 
 KEY, OTHER = ("10.0.0.2", 40001, "10.0.0.3", 40002), ("10.0.0.2", 40003, "10.0.0.1", 40004)

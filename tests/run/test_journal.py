@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.common.journal_records import (
+    FactNoted,
     JournalRecord,
     LogBegan,
     OwnRankEnded,
@@ -24,7 +25,7 @@ from ipexctl.common.journal_records import (
     WrittenRecord,
 )
 from ipexctl.common.message import Message
-from ipexctl.common.run_events import Event, Exit, Fact
+from ipexctl.common.run_events import Event, Exit, Fact, Noted, RankExited
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
@@ -280,6 +281,14 @@ def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
         said = run_row(RUN, "a", alive=True, journal=summary, last=(0, last))
         (run,) = listed_runs.merge_runs([listed_runs.read_on_host("a", said, known_failures)])
         assert run.last == shown
+
+
+def test_a_record_with_values_of_other_types_is_passed_over_also_deep_in_it() -> None:
+    kept = [one.document() for one in DONE]
+    for event in (Noted("x", [("a", "b")]), Noted("x", 7), RankExited(0, Exit("0"))):  # type: ignore[list-item, arg-type]
+        odd = WrittenRecord(FactNoted(Fact(event)), 1.0).document()
+        records = journal.parse_records(journal_bytes(*kept[:2], odd, *kept[2:]))
+        assert records == DONE and run_list.summarize_journal(records).ok == 1
 
 
 def test_an_empty_journal_beside_a_written_one_is_not_of_another_version() -> None:

@@ -7,10 +7,8 @@ from ipexctl.common import run_events
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     CutKey = tuple[str, str, tuple[str, ...]]  # what, its opposite, hosts
-    Cut = list[Any]  # what, seconds
+    Cut = tuple[str, float]  # what, seconds
     SocketKey = tuple[str, int, str, int]
 
 QUIET = 10.0  # seconds without a message from a host before a note says so
@@ -84,11 +82,11 @@ class HostPaths:
         return dict(sorted(cuts.items())[:MOST_SENTENCES])
 
     def news(self, now: float) -> "list[tuple[str, list[Cut]]]":
-        """Return a (text, current cuts) pair for each change; a cut is [what, seconds]."""
+        """Return a (text, current cuts) pair for each change; a cut is (what, seconds)."""
         cuts, old = self.cuts(), self.reported
         new = {key: min(since, old.get(key, since)) for key, since in cuts.items()}
         current: "list[Cut]" = [
-            [sentence, round(now - since, 1)] for (sentence, _, _), since in new.items()
+            (sentence, round(now - since, 1)) for (sentence, _, _), since in new.items()
         ]
         began = ["%s for %d s" % (key[0], now - new[key]) for key in new if key not in old]
         ended = ["%s after %d s" % (key[1], now - old[key]) for key in old if key not in new]
