@@ -122,6 +122,14 @@ def test_only_what_the_evidence_supports_is_proposed(given, cpus, sent, wait, sl
     assert document.wait is wait and len(document.proposals) == len(slugs)
 
 
+@pytest.mark.parametrize("host_cpu", [0.4, 0.998])
+def test_the_other_hosts_of_a_queued_run_are_no_part_of_its_steps(host_cpu):
+    """They keep its record, and have no ranks: run --queue -n 1 on three hosts."""
+    known = paces(plan(1), 1.0, host_cpu=host_cpu)
+    others = [HostPace(name, (), host_cpu) for name in ("node02", "node03")]
+    assert judge_slow_steps(plan(1), [*known, *others]) == judge_slow_steps(plan(1), known)
+
+
 def test_a_step_is_divided_where_its_time_is_known():
     known = paces(plan(), 1.6, 1.8, sent=25.8 * MB, sending=0.5)
     found = judge_slow_steps(plan(), known, Speed(1 / 0.62, 0.02, 9))

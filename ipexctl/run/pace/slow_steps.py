@@ -84,8 +84,10 @@ class SlowSteps:
 def judge_slow_steps(
     plan: LaunchPlan, paces: Sequence[HostPace], speed: Speed | None = None, script: str = ""
 ) -> SlowSteps:
-    """Judge the steps. `speed`: of the printed ones. `script`: with its arguments, as typed."""
-    by_host = {pace.host: pace for pace in paces}
+    """Judge the steps. `speed`: of the printed ones. `script`: with its arguments, as typed.
+    `paces`: also those of hosts without ranks, such as the others of a run with --queue."""
+    names = {host.host for host in plan.hosts}
+    by_host = {pace.host: pace for pace in paces if pace.host in names}
     if missing := [h.host for h in plan.hosts if not _has_all_ranks(h, by_host.get(h.host))]:
         return SlowSteps(
             StepWait.UNKNOWN,
