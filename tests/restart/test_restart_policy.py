@@ -135,16 +135,17 @@ def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_betwe
     assert end.error == again.error
     same = [(end.error, "checkpoint-500"), (again.error, "checkpoint-500")]
     newer = [(end.error, "checkpoint-500"), (again.error, "checkpoint-900")]
-    assert restart_policy.why_no_restart(again, same, 1, 5)
-    assert not restart_policy.why_no_restart(again, newer, 1, 5)
-    assert not restart_policy.why_no_restart(end, same[:1], 0, 5)
+    assert restart_policy.why_same_again(again, same)
+    assert not restart_policy.why_same_again(again, newer)
+    assert not restart_policy.why_same_again(end, same[:1])
 
 
 @pytest.mark.parametrize("fact", [LOST, rank(code=None, signal=9), rank(code=None, lost=True)])
 def test_what_was_killed_has_no_error_that_could_come_twice(fact: Fact) -> None:
     end = ending(fact)
-    assert not restart_policy.why_no_restart(end, [(end.error, ""), (end.error, "")], 1, 5)
-    assert restart_policy.why_no_restart(end, [], 5, 5)
+    assert not restart_policy.why_same_again(end, [(end.error, ""), (end.error, "")])
+    assert not restart_policy.why_none_left(end, 4, 5)
+    assert restart_policy.why_none_left(end, 5, 5)
 
 
 def ended(seconds: float, *lost: str) -> AttemptEnded:

@@ -198,8 +198,10 @@ class Leader:
             return self.in_queue(now, reached, states) if self.is_fenced(now, ended) else None
         if record.stopped:
             return RunEnded("stopped by %s" % record.stopped, False, by_user=True)
-        if not ending.again:
-            return RunEnded(ending.why, False)
+        restarts = self.restart_plan.restarts
+        why = restart_policy.why_none_left(ending, record.used(), restarts)
+        if why:
+            return RunEnded(why, False)
         reports = {host: state.cleared for host, state in states.items() if host in reached}
         attempt = record.cleared()
         cleared = {host: part for host, part in reports.items() if part and part.attempt == attempt}
@@ -225,7 +227,7 @@ class Leader:
             if decision is not True:
                 return decision
         name = newest.name if newest else ""
-        why = self.why_no_restart(newest, skips, usable - unreliable)
+        why = self.why_in_vain(newest, skips, usable - unreliable)
         if why or not chosen:
             texts = [ending.why, too_few(usable), advise_fewer(usable)]
             return RunEnded(why or "; ".join(filter(None, texts)), False)
@@ -245,7 +247,7 @@ class Leader:
             away="" if newest else record.complete,
         )
 
-    def why_no_restart(
+    def why_in_vain(
         self, newest: "CheckpointLayout | None", skips: "SkippedCheckpoints", reliable: "set[str]"
     ) -> str:
         """Return why no further attempt would help, "" if one may."""
@@ -255,8 +257,7 @@ class Leader:
             return "; ".join(filter(None, texts))
         errors = [(begins.error, skips.origin(begins.order)) for begins in record.attempts[1:]]
         errors.append((ending.error, skips.origin(newest.order if newest else ())))
-        restarts = self.restart_plan.restarts
-        return restart_policy.why_no_restart(ending, errors[-2:], record.used(), restarts)
+        return restart_policy.why_same_again(ending, errors[-2:])
 
     def is_fenced(self, now: float, cleared: "Iterable[str]") -> bool:
         """Return whether every silent host of the attempt must have ended its ranks by now."""

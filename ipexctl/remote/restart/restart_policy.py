@@ -169,17 +169,19 @@ def make_path_test(
     return is_of_checkpoint
 
 
-def why_no_restart(
-    end: AttemptEnded, errors: "list[tuple[str, Any]]", restarts: int, limit: int
-) -> str:
-    """Return why no attempt follows, "" if one does.
-
-    `errors`: (error, newest checkpoint) of the last two attempts; `restarts`: the number so far.
-    """
+def why_none_left(end: AttemptEnded, restarts: int, limit: int) -> str:
+    """Return why no attempt may follow, whatever the hosts have, "" if one may. `restarts`: the
+    number so far."""
     if not end.again:
         return end.why
     if restarts >= limit:
         return "%s; no restarts are left (--restarts %d)" % (end.why, limit)
+    return ""
+
+
+def why_same_again(end: AttemptEnded, errors: "list[tuple[str, Any]]") -> str:
+    """Return why a further attempt would end as this one, "" if it may not. `errors`: (error,
+    newest checkpoint) of the last two attempts."""
     if end.error and len(errors) == 2 and errors[0] == errors[1]:
         return "%s: the same error twice, with no checkpoint in between" % end.why
     return ""
