@@ -7,18 +7,39 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
-from ipexctl.base.sizes import format_bytes
+from ipexctl.base.sizes import count, format_bytes
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster import folders
 from ipexctl.lab.cluster.practice_cluster import is_up
 from ipexctl.local import own_files
+from ipexctl.local.project_lock import this_person
 from ipexctl.machines.agent import LONG
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.terminal.progress import DONE, HostProgress, ProgressStep
 
+MOST_PROJECTS = 4  # of one person that are named
 BUSY = "end it, or wait for it; then run the same command again"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose work is on a host, of the people who share the account there."""
+
+    by: str  # user@machine
+    runs: int
+    environments: int
+    projects: tuple[str, ...]  # that requested the environments
+
+    @property
+    def work_text(self) -> str:
+        """Such as "ann@desk: 12 runs, 2 environments (bert, gpt)"."""
+        counts = ((self.runs, "run"), (self.environments, "environment"))
+        named = self.projects[:MOST_PROJECTS]
+        more = f" and {len(self.projects) - len(named)} more" * (self.projects != named)
+        projects = f" ({', '.join(named)}{more})" * bool(named)
+        return f"{self.by}: {', '.join(count(n, noun) for n, noun in counts if n)}{projects}"
 
 
 @dataclass(frozen=True)
@@ -34,10 +55,17 @@ class RemovedHost:
     busy: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()  # names that ipexctl did not make
     caches: tuple[tuple[str, int], ...] = ()  # of torch.compile, which stay as well
+    owners: tuple[Owner, ...] = ()
 
     @property
     def is_removed(self) -> bool:
         return self.there and self.made and not self.busy
+
+    @property
+    def others(self) -> tuple[Owner, ...]:
+        """The other people whose work goes with one's own."""
+        me = this_person()
+        return tuple(owner for owner in self.owners if owner.by != me)
 
 
 @dataclass(frozen=True)
@@ -127,7 +155,9 @@ def _remove_root(
     if remaining := answer.value("left", tuple[str, ...]):
         message = f"{state.root} could not be removed completely"
         return HostResult(host.name, HostState.FAILED, message, notes=remaining)
-    return _removal_recap(state, f"{format_bytes(answer.integer('removed'))} removed")
+    done = _removal_recap(state, f"{format_bytes(answer.integer('removed'))} removed")
+    theirs = tuple(f"removed, too, of {owner.work_text}" for owner in state.others)
+    return replace(done, notes=(*theirs, *done.notes))
 
 
 def _predicted_recap(state: RemovedHost) -> HostResult:

@@ -30,6 +30,7 @@ def _host_lines(state: RemovedHost) -> tuple[str, ...]:
         return (f"kept: {state.root}", *(f"  {printable_text(text)}" for text in state.busy))
     parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in state.parts)
     lines = [f"{format_bytes(state.bytes)} in {state.root}" + f" ({parts})" * bool(parts)]
+    lines += [f"  also of {printable_text(owner.work_text)}" for owner in state.others]
     kept = ", ".join(map(printable_text, state.stays))
     return (*lines, *([f"  kept, not made by ipexctl: {kept}"] if kept else []))
 
@@ -73,6 +74,15 @@ def removed_document(removed: RemoveReport) -> dict[str, Any]:
                 "in_use": list(item.busy),
                 "kept": list(item.stays),
                 "caches_kept": dict(item.caches),
+                "of_others": [
+                    {
+                        "by": owner.by,
+                        "runs": owner.runs,
+                        "environments": owner.environments,
+                        "projects": list(owner.projects),
+                    }
+                    for owner in item.others
+                ],
             }
             for item in removed.found.hosts
         ],

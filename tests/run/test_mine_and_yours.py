@@ -4,6 +4,7 @@ unless a run is named, and asks before it touches another's."""
 from __future__ import annotations
 
 import json
+import platform
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.waiting import wait_until
+from ipexctl.remote.install import env_users
 from tests.cli import Ended, ipexctl
 from tests.run.test_ps_local import LONG, TRAIN, Here
 from tests.ssh.test_shell import Terminal
@@ -202,3 +204,29 @@ def test_ctrl_c_leaves_another_persons_run_that_is_attached_to(people: People) -
     own.send_signal(signal.SIGINT)
     own.communicate(timeout=60)
     assert wait_until(lambda: people.ann.rows()[run]["state"] == "stopped", 60, 0.5)
+
+
+def test_the_question_of_remove_all_names_the_work_of_other_people(people: People) -> None:
+    people.bob.run(*SHORT)
+    for _ in range(2):
+        people.ann.run(*SHORT)
+    root = people.here.code.parent / "home/.ipexctl"
+    ann = f"ann@{platform.node()}"
+    for key, name in (("a" * 16, "bert"), ("b" * 16, "gpt")):
+        (root / "envs" / key).mkdir(parents=True)
+        env_users.note_project(str(root), key, {"id": f"{key[:12]}", "name": name, "by": ann})
+    theirs = f"{ann}: 2 runs, 2 environments (bert, gpt)"
+    asked = people.bob.call("remove", "--all")
+    assert (asked.returncode, asked.slug) == (2, "no-terminal")
+    assert f"\n  also of {theirs}\n" in asked.stderr and root.is_dir()
+    shown = people.bob.call("remove", "--all", "--check", "--json")
+    assert json.loads(shown.stdout)["found"][0]["of_others"] == [
+        {"by": ann, "runs": 2, "environments": 2, "projects": ["bert", "gpt"]}
+    ]
+    assert (
+        f"  also of {ann.replace('ann', 'bob', 1)}: 1 run\n"
+        in people.ann.call("remove", "--all").stderr
+    )
+    removed = people.bob.call("remove", "--all", "-y")
+    assert removed.returncode == 0 and not root.exists()
+    assert f"removed, too, of {theirs}\n" in removed.stdout

@@ -11,12 +11,13 @@ import shutil
 import stat
 
 from ipexctl.common.locks import take_lock
+from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.common.tolerant_reads import info_of
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.heartbeat import Heartbeat
-from ipexctl.remote.install import disk_use, environments
-from ipexctl.remote.run_files import run_folders
+from ipexctl.remote.install import disk_use, env_users, environments
+from ipexctl.remote.run_files import run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -34,9 +35,10 @@ MOST_NAMES = 20  # names in an answer
 
 def op_survey(call: "Call", root: str) -> "dict[str, Any]":
     """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
-    stays: [name, ...], caches: [[path, bytes], ...]}. Changes nothing."""
+    stays: [name, ...], caches: [[path, bytes], ...], owners: [[user@machine, runs, environments,
+    [project, ...]], ...]}. Changes nothing."""
     if root_folder.is_absent(root):
-        empty = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": []}
+        empty = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": [], "owners": []}
         return dict(empty, root=root, there=False, made=False)
     root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
@@ -52,6 +54,7 @@ def op_survey(call: "Call", root: str) -> "dict[str, Any]":
             "busy": in_use(root),
             "stays": stays[:MOST_NAMES],
             "caches": [[path, disk_use.size_of(path)] for path in compile_caches()],
+            "owners": list_owners(root, ours)[:MOST_NAMES],
         }
 
 
@@ -91,6 +94,26 @@ def split_root_contents(root: str) -> "tuple[list[str], list[str]]":
     parts = [name for name in names if LINK_PART.match(name)]
     ours = [name for name in parts + list(OURS) if name in names and name not in before]
     return ours, [name for name in names if name not in ours]
+
+
+def list_owners(root: str, ours: "list[str]") -> "list[list[Any]]":
+    """Return [user@machine, runs, environments, [project, ...]] of each person who shares this
+    account, as far as it is known who started a run and which projects requested an environment."""
+    runs = {}  # type: dict[str, set[str]]  # their first ids: attempts have folders of their own
+    envs = {}  # type: dict[str, set[str]]
+    projects = {}  # type: dict[str, set[str]]
+    for run in run_folders.run_ids(root) if "runs" in ours else []:
+        owner = run_about.read_owner(os.path.join(root, "runs", run), "")
+        runs.setdefault(owner, set()).add(ATTEMPT.sub("", run))
+    for key in disk_use.env_keys(root) if "envs" in ours else []:
+        for project, _, _ in env_users.list_projects(root, key):
+            envs.setdefault(project["by"], set()).add(key)
+            projects.setdefault(project["by"], set()).add(project["name"])
+    rows = []  # type: list[list[Any]]
+    for owner in sorted(filter(None, set(runs) | set(envs))):
+        names = sorted(projects.get(owner, ()))[:MOST_NAMES]
+        rows.append([owner, len(runs.get(owner, ())), len(envs.get(owner, ())), names])
+    return rows
 
 
 def in_use(root: str) -> "list[str]":
