@@ -322,7 +322,7 @@ class JournalSummarizer:
         elif isinstance(record, PartEnded):
             summary.over = record.why
         elif isinstance(record, LookNoted):
-            summary.look, summary.ends = record.ranks, list(self.rank_ends)
+            summary.look, summary.ends = record.ranks, list_rank_ends(self.rank_ends)
         elif isinstance(record, ResultNoted):
             summary.result = record.result
         elif isinstance(record, FactNoted):
@@ -340,7 +340,8 @@ class JournalSummarizer:
     def take_fact(self, fact: Fact, seconds: float) -> None:
         """Add a fact that the hub sent to all hosts."""
         event, summary = fact.event, self.summary
-        self.rank_ends += list_rank_ends([fact])
+        if isinstance(event, run_events.RankExited):
+            self.rank_ends.append(fact)
         if isinstance(event, run_events.Begun):
             summary.begun, summary.went = True, seconds
         elif isinstance(event, run_events.Stalled):
