@@ -27,7 +27,7 @@ from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.run import run_list
 from ipexctl.run.command.ps_text import run_document, run_lines
-from ipexctl.run.command.why_text import why_lines
+from ipexctl.run.command.why_text import show_why, why_lines
 from ipexctl.run.follow_attempts import describe_attempts
 from ipexctl.run.jobs import ps
 from ipexctl.run.jobs.why import Why
@@ -185,6 +185,13 @@ def test_all_commands_say_how_the_record_has_the_end_of_a_run(case: Case) -> Non
     for text in case.texts:
         assert text in listed and text in explained
     assert ("another attempt followed" in explained) is (case.name in (LATER_RAN, STOPPED_EARLY))
+
+
+def test_in_a_pipe_each_cause_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    cause = "the record could not be written: " + "a full disk, " * 20
+    (run,) = merge_runs([report("b", LOST, record=[*FIRST, RunEnded(cause, False)])])
+    show_why(Why(run, (), 1, 0.0))
+    assert cause.strip() in capsys.readouterr().out
 
 
 def test_a_keeper_whose_disk_is_full_says_that_its_part_cannot_begin(tmp_path: Path) -> None:

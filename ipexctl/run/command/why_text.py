@@ -12,10 +12,13 @@ from ipexctl.run.jobs.why import Why
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
 
+WHOLE_LINES = 100_000  # columns: nothing is wrapped
+
 
 def show_why(why: Why, stacks: bool = False) -> None:
     console = stdout_console()
-    for line in why_lines(why, console.width):
+    width = console.width if console.is_terminal else WHOLE_LINES
+    for line in why_lines(why, width):
         print_text(console, line)
     if stacks and why.situation:
         for line in diagnosis_layout.stack_lines(why.situation):
