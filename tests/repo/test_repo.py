@@ -189,3 +189,16 @@ def test_version_is_said_once_and_everywhere_the_same() -> None:
     assert shown.stdout == f"ipexctl {ipexctl.__version__}\n"
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.search(rf"^## {re.escape(ipexctl.__version__)}\b", changes, re.MULTILINE)
+
+
+def test_architecture_has_each_process_that_hosts_fork() -> None:
+    """Each file that forks, and the name of each process that has one of its own."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    table = text.partition("## The processes of a run on a host")[2].partition("\n## ")[0]
+    sources = {path: path.read_text("utf-8") for path in (ROOT / "ipexctl/remote").rglob("*.py")}
+    forking = [path for path, source in sources.items() if "os.fork()" in source]
+    assert len(forking) > 3
+    assert [path.name for path in forking if f"{path.parent.name}/{path.name}`" not in table] == []
+    named = re.findall(r'"(ipexctl-[a-z]+)"', "".join(sources.values()))
+    assert sorted(set(named) - set(re.findall(r"`(ipexctl-[a-z]+)`", table))) == []
+    assert "ipexctl-run" in named and "ipexctl-keeper" in named

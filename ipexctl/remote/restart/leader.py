@@ -99,8 +99,7 @@ class Leader:
         stop = [state.stop for state in states.values() if state.stop]
         if stop and not self.record.stopped:
             return StopNoted(stop[0])
-        step = getattr(self, "in_%s" % phase[0])  # type: Callable[..., RecordLine | None]
-        return step(now, reached, states)
+        return PHASES[phase[0]](self, now, reached, states)
 
     # -- an attempt runs --
 
@@ -490,3 +489,11 @@ class Leader:
         plan = self.restart_plan if is_voter else RestartPlan.read(vars(self.restart_plan))
         order = self.restart_plan.host_plans[name].asked
         return order.replace(restart_plan=plan, spare=True, returned=True)
+
+
+PHASES = {  # what the leader does in each phase of the record
+    "queue": Leader.in_queue,
+    "begin": Leader.in_begin,
+    "watch": Leader.in_watch,
+    "clear": Leader.in_clear,
+}
