@@ -5,11 +5,20 @@ import os
 import sys
 import threading
 
-from ipexctl.cli import main
+INTERRUPTED = 130  # errors.EXIT_INTERRUPTED, which a Ctrl-C may have kept from being imported
 
 
 def program() -> None:
     try:
+        _run_and_leave()
+    except KeyboardInterrupt:  # before a command has begun, or after it
+        os._exit(INTERRUPTED)
+
+
+def _run_and_leave() -> None:
+    try:
+        from ipexctl.cli import main  # most of the time until a command begins
+
         main()
     except SystemExit as e:
         if not isinstance(e.code, int) or not _may_leave():

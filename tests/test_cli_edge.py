@@ -293,6 +293,30 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+# A Ctrl-C while this module is imported.
+_INTERRUPTED = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["ipexctl", "ps"]
+from ipexctl.__main__ import program
+sys.exit(program())
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["ipexctl.cli", "typer", "ipexctl.local.environment", "ipexctl.run.jobs.ps"]
+)
+def test_an_interrupt_while_modules_are_imported_ends_with_130_and_no_traceback(
+    name: str, tmp_path: Path
+) -> None:
+    done = _python("-c", _INTERRUPTED.format(name=name), home=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "")
+
+
 _THREAD = "threading.Thread(target=lambda: (time.sleep(0.3), print('thread'))).start()"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,7 +52,7 @@ def remove(
     from ipexctl.local.own_files import ASKED
     from ipexctl.remove.remove import Agreed, remove_all
     from ipexctl.remove.remove_text import removed_document, show_plan, show_removed
-    from ipexctl.terminal.confirm import confirm
+    from ipexctl.terminal.confirm import NOT_REMOVED, confirm
     from ipexctl.terminal.live_lines import without_live_lines
     from ipexctl.terminal.progress_view import ProgressView
 
@@ -76,12 +77,11 @@ def remove(
         if yes:
             return Agreed(True, kinds)
         show_plan(plan)
-        if not confirm("Remove this? [y/N] ", sys.stdin):
+        ask = partial(confirm, stdin=sys.stdin, interrupted=NOT_REMOVED)
+        if not ask("Remove this? [y/N] "):
             return Agreed(False)
         open_kinds = [k for k in plan.here if not k.is_removed and k.kind not in kinds]
-        chosen = [
-            k.kind for k in open_kinds if confirm(f"Also remove {k.what} here? [y/N] ", sys.stdin)
-        ]
+        chosen = [k.kind for k in open_kinds if ask(f"Also remove {k.what} here? [y/N] ")]
         return Agreed(True, (*kinds, *chosen))
 
     with ProgressView(quiet=json) as progress:

@@ -42,7 +42,7 @@ from ipexctl.report.report_page import Assets, render_report_page
 from ipexctl.run.follow_attempts import filter_attempts
 from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, measure_run_speed, read_metrics
-from ipexctl.run.jobs.ps import ask_run_hosts, find_run, gather_runs
+from ipexctl.run.jobs.ps import ask_run_hosts, find_run_of_anybody, gather_runs
 from ipexctl.run.outcome.listed_checkpoints import explain_beginning
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import FOLDER, find_run_folder
@@ -74,7 +74,8 @@ def report(
 ) -> RunReport:
     """Write a report. `to`: a file, "-" for stdout, "" for report.html in the run's folder."""
     with Fleet(target, root) as fleet:
-        run, other_run = find_run(fleet, text), find_run(fleet, compare) if compare else None
+        run = find_run_of_anybody(fleet, text)
+        other_run = find_run_of_anybody(fleet, compare) if compare else None
         if other_run and other_run.id == run.id:
             raise InputError(
                 f"--compare {compare}: the report is about this run",
@@ -85,8 +86,8 @@ def report(
         place = Path(to) if to else find_run_folder(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
         runs = [item for item in gather_runs(fleet, only=run.first_id) if item.id <= run.id]
-        # `rm` may have removed it meanwhile, which find_run reports
-        runs = runs or [find_run(fleet, text)]
+        # `rm` may have removed it meanwhile, which find_run_of_anybody reports
+        runs = runs or [find_run_of_anybody(fleet, text)]
         attempts = [read_attempt(fleet, item) for item in sorted(runs, key=lambda r: r.attempt)]
         compared = read_attempt(fleet, other_run) if other_run else None
         checkpoints = gather_checkpoints(fleet, run)
@@ -95,8 +96,9 @@ def report(
         failures = [f"{down.host}: {without_host(down.host, down.what)}" for down in fleet.failures]
     shown = [*attempts, compared] if compared else attempts
     secret_names = [name for attempt in shown if attempt.plan for name in attempt.plan.secret]
+    quiet = replace(target, note=lambda text: None)  # it has been said of the run as a whole
     printed = {
-        attempt.run.id: read_metrics(target, attempt.run.attempt_id, root=root, named=True).points
+        attempt.run.id: read_metrics(quiet, attempt.run.attempt_id, root=root, named=True).points
         for attempt in shown
     }
     attempts = with_output(attempts, printed)

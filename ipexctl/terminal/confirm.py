@@ -13,14 +13,17 @@ from ipexctl.terminal.live_lines import without_live_lines
 
 T = TypeVar("T")
 DECLINED = "nothing was changed: you answered no"
+NOT_REMOVED = "nothing was removed"
 
 
 @without_live_lines()
 def confirm(
-    question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None
-) -> bool:
+    question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None,
+    *, interrupted: str = "",
+) -> bool:  # fmt: skip
     """Ask; Enter means yes after `[Y/n]`; Ctrl-D means no. What was typed before the question is
-    not an answer to it. Raises `refusal` without a terminal."""
+    not an answer to it. Raises `refusal` without a terminal. `interrupted`: what a Ctrl-C here
+    leaves, if it is less than what the command declares."""
     if not stdin.isatty():
         raise refusal or InputError(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
@@ -32,8 +35,14 @@ def confirm(
         print(line, file=stream)
     termios.tcflush(stdin, termios.TCIFLUSH)
     while True:
-        print(last, end="", file=stream, flush=True)
-        answer = stdin.readline()
+        try:
+            print(last, end="", file=stream, flush=True)
+            answer = stdin.readline()
+        except KeyboardInterrupt:
+            if not interrupted:
+                raise
+            print(file=stream)
+            raise KeyboardInterrupt(f"interrupted; {interrupted}") from None
         word = answer.strip().lower()
         if not answer:
             print(file=stream)
@@ -52,7 +61,7 @@ def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], boo
         if yes:
             return True
         show(plan)
-        return confirm("Remove this? [y/N] ", sys.stdin)
+        return confirm("Remove this? [y/N] ", sys.stdin, interrupted=NOT_REMOVED)
 
     return agreed
 
@@ -70,7 +79,8 @@ def stop_agreed(describe: Callable[[T], str], again: str, *, yes: bool) -> Calla
             hint=again,
             slug="no-terminal",
         )
-        return yes or confirm(f"{what}\nStop it? [y/N] ", sys.stdin, refusal)
+        question = f"{what}\nStop it? [y/N] "
+        return yes or confirm(question, sys.stdin, refusal, interrupted="nothing was stopped")
 
     return agreed
 

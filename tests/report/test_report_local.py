@@ -86,7 +86,7 @@ def test_a_run_that_is_removed_once_it_was_found_is_no_run(
     (here.code / "train.py").write_text("print('step 1/1 loss 1.0')\n")
     done = here.call("run", "-n", "1", "--force", "--name", "gone", "train.py")
     assert done.returncode == 0, done.stderr
-    find, removed = run_report.find_run, []
+    find, removed = run_report.find_run_of_anybody, []
 
     def and_remove(*args: Any, **more: Any) -> Any:
         run = find(*args, **more)
@@ -94,7 +94,7 @@ def test_a_run_that_is_removed_once_it_was_found_is_no_run(
             removed.append(here.call("rm", "-y", "gone").returncode)
         return run
 
-    monkeypatch.setattr(run_report, "find_run", and_remove)
+    monkeypatch.setattr(run_report, "find_run_of_anybody", and_remove)
     with pytest.raises(InputError):
         run_report.report(Target(), "gone", root, to=str(tmp_path / "report.html"))
     assert removed == [0] and not (tmp_path / "report.html").exists()

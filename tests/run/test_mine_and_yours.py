@@ -8,6 +8,7 @@ import platform
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,7 +124,10 @@ def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people
             assert asked.errors[0].hint == f"ipexctl stop {name} --yes"
     words = [f"{name}={value}" for name, value in people.bob.env.items()]
     shell = f"cd {people.bob.code} && exec {' '.join(people.here.argv('stop', 'bert', '-t0'))}"
-    for answer, said, code in (("n", "nothing was changed", 1), ("y", f"{run} is stopped", 0)):
+    for answer, said, code in (
+        ("n", "nothing was changed", 1),
+        ("y", f"{run} of ann@.* is stopped", 0),
+    ):
         terminal = Terminal(["env", "-i", *words, "/bin/sh", "-c", shell], 40, 200)
         terminal.until(re.escape(whose))
         terminal.until(r"Stop it\? \[y/N\] ")
@@ -135,6 +139,58 @@ def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people
     assert whose in kept.stderr and str(people.ann.code) in kept.stderr
     gone = people.bob.call("rm", "bert", "-y")
     assert gone.returncode == 0 and run not in people.ann.rows()
+
+
+def test_a_command_that_shows_another_persons_run_says_once_whose_it_is(people: People) -> None:
+    (people.ann.code / "writes.py").write_text(WRITES)
+    run = people.ann.run("--name", "bert", "writes.py")
+    whose = f"ipexctl: note: {run} (bert) is a run of ann@{platform.node()}, in {people.ann.code}"
+    page = str(people.bob.code / "page.html")
+    for words in (
+        ("logs", "bert"), ("metrics", "bert"), ("fetch", run, "out"), ("why", "bert"),
+        ("report", "bert", "-o", page), ("wait", "bert"), ("checkpoints", run),
+    ):  # fmt: skip
+        said = " ".join(people.bob.call(*words).stderr.split())
+        assert said.count(" is a run of ") == 1 and whose in said, (words, said)
+        own = people.ann_elsewhere.call(*words)
+        assert "is a run of" not in own.stderr + own.stdout, words
+    active = people.ann.begin("--name", "bert", *LONG)
+    stopped = people.bob.call("stop", "bert", "-y", "-t", "0")
+    assert stopped.stdout == f"{active} of ann@{platform.node()} is stopped\n"
+
+
+def test_ctrl_c_at_a_question_says_that_nothing_was_done(people: People) -> None:
+    run = people.ann.begin("--name", "bert", *LONG)
+    ended = people.ann.run(*SHORT)
+    words = [f"{name}={value}" for name, value in people.bob.env.items()]
+    for typed, question, left in (
+        (("stop", "bert"), "Stop it", "interrupted; nothing was stopped"),
+        (("rm", ended), "Remove this", "interrupted; nothing was removed"),
+    ):
+        shell = f"cd {people.bob.code} && exec {' '.join(people.here.argv(*typed))}"
+        terminal = Terminal(["env", "-i", *words, "/bin/sh", "-c", shell], 40, 200)
+        terminal.until(rf"{question}\? \[y/N\] ")
+        time.sleep(2)  # a person takes that long; by then the answer is waited for
+        terminal.type("\x03")
+        terminal.until(left)
+        assert terminal.exit_code() == 130
+        assert "stopping" not in terminal.said and "Traceback" not in terminal.said
+    rows = people.ann.rows()
+    assert (rows[run]["state"], rows[ended]["state"]) == ("running", "done")
+
+
+def test_no_other_run_is_offered_for_an_id_that_no_run_has(people: People) -> None:
+    run = people.bob.run("--name", "bert", *SHORT)
+    near = run[:-1] + ("0" if run[-1] != "0" else "1")
+    for text in (near, near[:-2] + "0", run[:11] + "9"):
+        for command in ("stop", "rm", "logs"):
+            done = people.bob.call(command, text)
+            assert (done.returncode, done.slug) == (2, "unknown-run")
+            assert done.stderr.startswith(
+                f"ipexctl: no run on these hosts has an ID that begins with {text!r}"
+            )
+            assert run not in done.stderr
+    assert "did you mean 'bert'?" in people.bob.call("stop", "brt").errors[0].what
 
 
 WRITES = """

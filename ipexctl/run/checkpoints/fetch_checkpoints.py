@@ -16,7 +16,7 @@ from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
-from ipexctl.run.jobs.ps import AskedRun, find_run
+from ipexctl.run.jobs.ps import AskedRun, find_run_of_anybody
 from ipexctl.run.outcome import listed_checkpoints
 from ipexctl.run.outcome.listed_checkpoints import (
     CheckpointPart,
@@ -43,7 +43,7 @@ class FetchedCheckpoint(AskedRun):
 
 def list_checkpoints(target: Target, text: str, root: str = ROOT) -> CheckpointList:
     with Fleet(target, root) as fleet:
-        run = find_run(fleet, text)
+        run = find_run_of_anybody(fleet, text)
         checkpoints = gather_checkpoints(fleet, run)
         return CheckpointList(run, fleet.recaps(), len(fleet.alive), checkpoints)
 
@@ -63,7 +63,7 @@ def fetch_checkpoint(
     """Fetch a complete checkpoint. `name`: its name, or `last`."""
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
-        run = find_run(fleet, text)
+        run = find_run_of_anybody(fleet, text)
         chosen = listed_checkpoints.choose_checkpoint(gather_checkpoints(fleet, run), name, run.id)
         if chosen.bytes > limit:
             raise InputError(

@@ -184,7 +184,8 @@ def show_stopped(stopped: Stopped) -> None:
     elif stopped.was_over:
         print_text(console, f"{run.id} has already ended: {run.state.value}")
     elif run.over:
-        print_text(console, f"{run.id} is stopped")
+        owner = f" of {stopped.owner}" if stopped.owner else ""
+        print_text(console, f"{run.id}{owner} is stopped")
     else:
         suffix = f" on {fold(run.alive)}" if run.alive else ""
         print_text(console, f"{run.id} is still {run.state.value}{suffix}")

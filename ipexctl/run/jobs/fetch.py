@@ -13,7 +13,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find_run, map_reporting_hosts
+from ipexctl.run.jobs.ps import AskedRun, find_run_of_anybody, map_reporting_hosts
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.fetch_outputs import FetchResult, Wish
@@ -51,7 +51,7 @@ def fetch_files(
     fetch_outputs.check_patterns("fetch", patterns)
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
-        run = find_run(fleet, text)
+        run = find_run_of_anybody(fleet, text)
         hosts, removed = _choose_folder_hosts(fleet, run)
         if not hosts:
             raise InputError(

@@ -16,7 +16,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.ps import (
     AskedRun,
-    find_run,
+    find_run_of_anybody,
     map_reporting_hosts,
     settle_queued_runs,
     wait_until_over,
@@ -84,7 +84,7 @@ def show_logs(
 
 def _find_begun_run(fleet: Fleet, wanted: Wanted) -> ListedRun:
     """Return the run; to follow a queued one, wait until it begins. Raise InputError."""
-    run = find_run(fleet, wanted.run)
+    run = find_run_of_anybody(fleet, wanted.run)
     absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
     if absent:
         raise InputError(

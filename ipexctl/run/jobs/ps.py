@@ -69,6 +69,7 @@ class AskedRun(PerHost):
 class Stopped(AskedRun):
     was_over: bool = False  # on its own, before it was stopped
     declined: bool = False
+    owner: str = ""  # user@machine, of another person's
 
     @property
     def exit_code(self) -> int:
@@ -110,6 +111,14 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
             hint=down.hint,
             slug="run-host-unreachable",
         ) from None
+
+
+def find_run_of_anybody(fleet: Fleet, text: str, *, newest: int = 0) -> ListedRun:
+    """Return the run that `text` names; a note says whose it is if another person started it."""
+    run = find_run(fleet, text, newest=newest)
+    if run.about.by and not read_caller().has_started(run):
+        fleet.target.note(describe_foreign(run))
+    return run
 
 
 def _is_only_local(fleet: Fleet) -> bool:
@@ -222,7 +231,8 @@ def stop_run(
         ask_run_hosts(fleet, run, "run.run_list.stop", Message, run.alive, by=user, seconds=seconds)
         run = wait_until_over(fleet, run, seconds + END_WAIT)
         ended = run.over and run.state is not ListedState.STOPPED and was not in NO_RANKS
-        return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
+        owner = "" if caller.has_started(run) else run.about.by
+        return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended, owner=owner)
 
 
 def ask_run_hosts(

@@ -9,7 +9,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.ps import (
     NEWEST,
     AskedRun,
-    find_run,
+    find_run_of_anybody,
     require_answering,
     settle_queued_runs,
     wait_until_over,
@@ -30,7 +30,7 @@ def wait_for_run(
     target: Target, text: str, root: str = ROOT, seconds: float | None = None
 ) -> Waited:
     with Fleet(target, root) as fleet:
-        run = require_answering(fleet, find_run(fleet, text, newest=NEWEST))
+        run = require_answering(fleet, find_run_of_anybody(fleet, text, newest=NEWEST))
         settle_queued_runs(fleet, [run])
         run = wait_until_over(fleet, run, seconds)
         again = compose_again_line(fleet, run)

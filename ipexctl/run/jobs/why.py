@@ -26,7 +26,7 @@ from ipexctl.run.jobs.ps import (
     NEWEST,
     AskedRun,
     ask_run_hosts,
-    find_run,
+    find_run_of_anybody,
     map_reporting_hosts,
     reread_attempt,
 )
@@ -77,7 +77,7 @@ class Why(AskedRun):
 def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
     """Explain what a run waits for, by its journals if it has ended, else by its hosts."""
     with Fleet(target, root) as fleet:
-        run = find_run(fleet, text, newest=NEWEST)
+        run = find_run_of_anybody(fleet, text, newest=NEWEST)
         began = time.monotonic()
         answers = ask_run_hosts(fleet, run, "run.run_list.why", WhyAnswer)
         run = _reread_run(fleet, run)

@@ -94,8 +94,13 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
         )
     if named or by_id:
         return (active or named or by_id)[0]
-    names = [name for run in runs for name in (run.id, run.about.name) if name]
-    nearest = nearest_word(text, names)
+    if text[:1].isdigit():  # an id, as names begin with a letter: a similar id is another run
+        raise InputError(
+            f"no run on these hosts has an ID that begins with {text!r}",
+            hint="ipexctl ps -a --every-project",
+            slug="unknown-run",
+        )
+    nearest = nearest_word(text, [run.about.name for run in runs if run.about.name])
     suggestion = f" (did you mean {nearest!r}?)" if nearest else ""
     raise InputError(
         f"there is no run {text!r} on these hosts{suggestion}",
