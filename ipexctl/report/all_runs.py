@@ -10,7 +10,6 @@ from pathlib import Path
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import count
 from ipexctl.errors import InputError
-from ipexctl.local.project_lock import project_top
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, write_page
@@ -20,7 +19,7 @@ from ipexctl.report.many import runs_text
 from ipexctl.report.many.run_table import runs_document
 from ipexctl.report.report_page import render_runs_page
 from ipexctl.report.run_report import WrittenReport, known_secrets, read_assets, show_page
-from ipexctl.run.jobs.ps import gather_runs
+from ipexctl.run.jobs.ps import gather_runs, read_caller
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import is_of_project
 from ipexctl.run.watch.run_folder import find_run_folder
@@ -41,9 +40,16 @@ def report_all(
     folders = known_runs.run_folders(kept_here)
     with Fleet(target, root) as fleet:
         gathered = gather_runs(fleet)
-        project = project_top(Path.cwd())
-        own = [run for run in gathered if is_of_project(run, project) or run.first_id in folders]
-        listed = gathered if every or not (own or folders) else own
+        caller = read_caller()
+        own = [
+            run
+            for run in gathered
+            if is_of_project(run, caller.project)
+            # one's own that was moved; of another person's, files were fetched
+            or (run.first_id in folders and caller.has_started(run))
+        ]
+        only_here = folders.keys() - {run.first_id for run in gathered}
+        listed = gathered if every or not (own or only_here) else own
         attempts: dict[str, list[ListedRun]] = {}  # of each run, the newest first
         for run in listed:
             attempts.setdefault(run.first_id, []).append(run)
@@ -67,13 +73,15 @@ def report_all(
     rows.sort(key=lambda row: row.run.id, reverse=True)
     if hidden := len({run.first_id for run in gathered if is_named(run, pattern)} - {*attempts}):
         notes.append(f"runs of other projects that are left out: {hidden} (--every-project)")
+        target.note(notes[-1])
     if len(named) > MOST_RUNS or len(folders) > MOST_RUNS:
         notes.append(f"only the newest {MOST_RUNS} runs are shown")
     folder = path.parent if path else Path.cwd()
     rows = [replace(row, links=find_links(kept_here / row.run.id, folder)) for row in rows]
+    mask = SecretMask(known_secrets(), *(r.run.about.command for r in rows))
     document = {
-        **runs_document(rows, SecretMask(known_secrets(), *(r.run.about.command for r in rows))),
-        "project": project.name if len(listed) == len(own) else "",
+        **runs_document(rows, mask, caller.by),
+        "project": caller.project.name if len(listed) == len(own) else "",
         "notes": notes,
         "made": time.strftime("%Y-%m-%d %H:%M"),
     }

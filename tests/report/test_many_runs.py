@@ -157,7 +157,7 @@ def sweep() -> dict[str, Any]:
         )
         made_run = replace(made(state), id=row.run.id, about=row.run.about)
         rows.append(replace(row, run=made_run, printed=lines))
-    return runs_document(rows, SecretMask())
+    return runs_document(rows, SecretMask(), "ann@desk")
 
 
 def test_metrics_have_the_names_that_the_script_gives_them() -> None:

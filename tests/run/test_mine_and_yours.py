@@ -193,6 +193,39 @@ def test_no_other_run_is_offered_for_an_id_that_no_run_has(people: People) -> No
     assert "did you mean 'bert'?" in people.bob.call("stop", "brt").errors[0].what
 
 
+LOSES = """
+import sys
+for step in range(1, 4):
+    print(f"step {step} loss {float(sys.argv[1]) / step}", flush=True)
+"""
+
+
+def test_a_report_of_many_runs_has_another_persons_only_if_asked_and_says_whose(
+    people: People,
+) -> None:
+    for person in (people.ann, people.bob):
+        (person.code / "loses.py").write_text(LOSES)
+    people.ann.run("--name", "w1", "loses.py", "9")
+    people.ann.run("--name", "w3", "loses.py", "6")
+    theirs = people.bob.run("--name", "w2", "loses.py", "3")
+    assert people.ann.call("report", "w2").returncode == 0  # its folder is here now
+    assert (people.ann.code / ".ipexctl/runs" / theirs).is_dir()
+    own = people.ann.call("report", "--all")
+    assert own.returncode == 0, own.stderr
+    assert "best loss: 2 at step 3: w3 (" in own.stdout and "w2" not in own.stdout
+    assert "runs of other projects that are left out: 1 (--every-project)" in own.stderr
+    rows = json.loads(people.ann.call("report", "--all", "--json").stdout)["runs"]
+    assert [(row["name"], row["by"]) for row in rows] == [("w3", ""), ("w1", "")]
+    every = people.ann.call("report", "--all", "--every-project")
+    assert f"best loss: 1 at step 3: w2 of bob@{platform.node()} (" in every.stdout
+    head, *lines = every.stdout.splitlines()[2:6]
+    assert head.split()[:2] == ["run", "by"]
+    owners = [(line.split()[0], line.split()[1].partition("@")[0]) for line in lines]
+    assert owners == [("w2", "bob"), ("w3", "ann"), ("w1", "ann")]
+    csv_row = people.ann.call("report", "--all", "--every-project", "--csv").stdout.splitlines()[1]
+    assert f",bob@{platform.node()}," in csv_row
+
+
 WRITES = """
 import time
 from pathlib import Path

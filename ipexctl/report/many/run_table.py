@@ -43,13 +43,17 @@ class KnownRun:
     given: frozenset[str] = frozenset()  # variables that the user set
 
 
-def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
-    """Return the document, without what is the same for all pages. The newest run is first."""
+def runs_document(
+    runs: Sequence[KnownRun], mask: SecretMask, caller_by: str = ""
+) -> dict[str, Any]:
+    """Return the document, without what is the same for all pages. The newest run is first. Who
+    started a run is in it if another person than the caller started one of them."""
     tables: dict[str, int] = {}  # as JSON: most runs share their packages and files
     rows = []
     names = list(dict.fromkeys(name for known in runs for name in metric_names(known.printed)))
     own_names = script_names(line for known in runs for line in known.printed)
     shown_names = {name: own_names.get(name, name) for name in names}
+    several = any(known.run.about.by not in ("", caller_by) for known in runs)
     for known in runs:
         parts = dict[str, int | None]()
         for part, values in known.parts.items():
@@ -57,7 +61,8 @@ def runs_document(runs: Sequence[KnownRun], mask: SecretMask) -> dict[str, Any]:
             if values is not None:
                 shown = mask.mask_document({key: text[:LONGEST] for key, text in values.items()})
                 parts[part] = tables.setdefault(json.dumps(shown), len(tables))
-        rows.append({**_row_document(known, shown_names, mask), "parts": parts})
+        by = known.run.about.by if several else ""
+        rows.append({**_row_document(known, shown_names, mask), "by": by, "parts": parts})
     return {
         "settings": differing_settings(runs),
         "metrics": [{"name": shown_names[name], "better": better_end(name)} for name in names],

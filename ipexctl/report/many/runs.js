@@ -38,6 +38,7 @@ const ranking = measured.find((m) => m.name === data.ranking);
 const stateWords = (r) => r.state + (r.attempts > 1 ? `, started ${r.attempts} times` : "") + (r.bad_loss ? `, loss is ${r.bad_loss}` : "");
 const allColumns = [
   {head: "Name", key: title, text: title},
+  {head: "By", key: (r) => r.by, text: (r) => r.by || "–"},
   ...settingColumns("arguments"),
   ...settingColumns("variables"),
   ...(ranking ? [metricColumn(ranking)] : []),

@@ -55,11 +55,12 @@ def table_lines(document: Document, width: int) -> list[str]:
     if rows and best_value(document, rows[0]) is not None and len(rows) > 1:
         lines += [_best_line(document, rows[0]), ""]
     settings = document["settings"][:MOST_SETTINGS]
-    heads = ["run", *(name.lstrip("-") for _, name in settings)]
+    people = any(row["by"] for row in rows)
+    heads = ["run", *["by"] * people, *(name.lstrip("-") for _, name in settings)]
     heads += [f"best {ranking}"] * bool(ranking) + ["state"]
     cells = [heads]
     for row in rows[:MOST_ROWS]:
-        cell = [row["name"] or row["id"]]
+        cell = [row["name"] or row["id"], *[row["by"] or "-"] * people]
         cell += [setting_of(document, row, part, name) for part, name in settings]
         cell += [_format_value(best_value(document, row))] * bool(ranking)
         cells.append([*cell, _describe_state(row)])
@@ -74,7 +75,7 @@ def table_lines(document: Document, width: int) -> list[str]:
 
 
 def _best_line(document: Document, row: Row) -> str:
-    """Return `best val_loss: 0.123 at step 500: lr-0.1 (lr 0.1, bs 32)`."""
+    """Return `best val_loss: 0.123 at step 500: lr-0.1 of ann@desk (lr 0.1, bs 32)`."""
     summary = row["metrics"][document["ranking"]]
     place = f"at {summary['axis'].removesuffix(' n')} {summary['best_at']:g}"
     values = [
@@ -84,7 +85,9 @@ def _best_line(document: Document, row: Row) -> str:
     ]
     settings = f" ({', '.join(values)})" if values else ""
     value = _format_value(summary["best"])
-    return f"best {document['ranking']}: {value} {place}: {row['name'] or row['id']}{settings}"
+    whose = f" of {row['by']}" if row["by"] else ""
+    run = f"{row['name'] or row['id']}{whose}"
+    return f"best {document['ranking']}: {value} {place}: {run}{settings}"
 
 
 def _describe_state(row: Row) -> str:
@@ -107,7 +110,8 @@ def csv_text(document: Document) -> str:
     each metric."""
     settings = document["settings"]
     metrics = [metric["name"] for metric in document["metrics"]]
-    heads = ["id", "name", "state", "cause", "began", "seconds", "ranks", "hosts", "rate", "unit"]
+    heads = ["id", "name", "state", "cause", "began", "seconds", "ranks", "hosts", "by"]
+    heads += ["rate", "unit"]
     heads += [name.lstrip("-") if part == "arguments" else name for part, name in settings]
     heads += [f"{kind} {name}" for name in metrics for kind in ("last", "best")]
     out = io.StringIO()
@@ -116,7 +120,7 @@ def csv_text(document: Document) -> str:
     for row in rank_runs(document):
         speed = row["speed"] or {}
         cells = [row[key] for key in ("id", "name", "state", "cause", "when", "seconds")]
-        cells += [row["ranks"], row["hosts"], speed.get("rate"), speed.get("unit")]
+        cells += [row["ranks"], row["hosts"], row["by"], speed.get("rate"), speed.get("unit")]
         cells += [setting_of(document, row, part, name) for part, name in settings]
         for name in metrics:
             summary = row["metrics"].get(name) or {}

@@ -73,7 +73,12 @@ def test_of_many_runs_only_those_of_one_script_compete_and_metrics_come_before_s
         known(3, "train.py", 60, Speed(4, 0.0, 1)),  # faster, but too short to tell
         known(4, "other.py", 30, Speed(9, 0.1, 3)),
     ]
-    document = {**runs_document(runs, SecretMask()), "project": "", "notes": [], "made": ""}
+    document = {
+        **runs_document(runs, SecretMask(), "ann@desk"),
+        "project": "",
+        "notes": [],
+        "made": "",
+    }
     html = shown_page(report_page.render_runs_page(document, run_report.read_assets()), tmp_path)
     heads = re.findall(r'<th scope="col"[^>]*><button type="button">([^<]*)</button>', html)
     assert heads == [
