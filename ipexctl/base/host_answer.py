@@ -285,9 +285,9 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _declare_in(kind: type[Message], name: str, type_: Any, strict: bool) -> _Declared:
-    default, key = hasattr(kind, name), kind._keys.get(name, name)
+    default = hasattr(kind, name)
     empty = None if strict or default else _unknown_value(type_)
-    return _Declared(name, key, reader_of(type_, strict), default, strict, empty)
+    return _Declared(name, name, reader_of(type_, strict), default, strict, empty)
 
 
 def _declare_field(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool) -> _Declared:

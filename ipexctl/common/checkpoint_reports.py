@@ -42,3 +42,22 @@ class CopiesReport(Message):
     manifests: "list[Manifest]"
     held: "list[str]"  # sha of parts that are intact here
     pending: "list[Unpublished]"
+
+
+class CopiesReports(Message):
+    """All copies of a run's checkpoints that a host has."""
+
+    reports: "list[CopiesReport]"  # several where hosts share a home
+
+
+class PartFiles(Message):
+    """What one host wrote of a checkpoint."""
+
+    name: str  # of the checkpoint
+    files: "list[tuple[str, str, int]]"  # path below the folder of the ranks, sha256, bytes
+
+
+class CopiesServed(Message):
+    """Files of copies can be had from this port of the host."""
+
+    port: int

@@ -38,9 +38,7 @@ class Message(object):
     _types = {}  # type: dict[str, str]  # their annotations
     _fields = frozenset()  # type: frozenset[str]  # the same
     _needed = frozenset()  # type: frozenset[str]  # those without a default
-    # (name, its name in documents, what reads its value) of each
-    _readers = []  # type: list[tuple[str, str, Callable[[Any], Any]]]
-    _keys = {}  # type: dict[str, str]  # fields with another name in documents
+    _readers = []  # type: list[tuple[str, Callable[[Any], Any]]]  # of each, by its name
 
     def __init_subclass__(cls) -> None:
         cls._names, cls._types, kinds[cls.__name__] = (), {}, cls
@@ -48,9 +46,7 @@ class Message(object):
             for name, type_ in getattr(kind, "__annotations__", {}).items():
                 cls._names += (name,) * (name not in cls._names)
                 cls._types[name] = getattr(type_, "__name__", type_)
-        keys = [cls._keys.get(name, name) for name in cls._names]
-        readers = [reader_of(cls._types[name]) for name in cls._names]
-        cls._readers = list(zip(cls._names, keys, readers))  # noqa: B905 - not in Python 3.6
+        cls._readers = [(name, reader_of(cls._types[name])) for name in cls._names]
         cls._fields = frozenset(cls._names)
         cls._needed = frozenset(name for name in cls._names if not hasattr(cls, name))
         type.__setattr__(cls, "__match_args__", cls._names)
@@ -76,19 +72,18 @@ class Message(object):
         if not isinstance(document, dict):
             raise TypeError("%s: not an object: %.80r" % (cls.__name__, document))
         values = {}
-        for name, key, read in cls._readers:
-            if key in document:
+        for name, read in cls._readers:
+            if name in document:
                 try:
-                    values[name] = read(document[key])
+                    values[name] = read(document[name])
                 except WrongValue:
-                    about = cls.__name__, name, document[key]
+                    about = cls.__name__, name, document[name]
                     raise TypeError("%s.%s: %.80r" % about) from None
         return cls(**values)
 
     def document(self) -> "dict[str, Any]":
         """Return the message as a document for JSON: the values that were given."""
-        keys = self._keys
-        return {keys.get(name, name): to_json_value(value) for name, value in vars(self).items()}
+        return {name: to_json_value(value) for name, value in vars(self).items()}
 
     def replace(self, **changes: "Any") -> "Self":
         """Return the same message with other values in these fields."""

@@ -62,8 +62,6 @@ class VoterPlan(RestartPlan):
     host_plans: "dict[str, RestartHost]"
     sized_plans: "list[RestartHost]" = []  # with other numbers of ranks that are in `ranks`
 
-    _keys = {"host_plans": "sheets"}
-
     def find_plans(self, hosts: "list[str]") -> "list[RestartHost]":
         """Return the plan of each host of an attempt."""
         counts = self.ranks if len(self.ranks) == len(hosts) else [0] * len(hosts)

@@ -84,5 +84,3 @@ class StartOrder(Message):
     woken: bool = False  # for the keeper of a queued run that waits again
     host: str = ""
     root: str = ""
-
-    _keys = {"restart_plan": "night"}

@@ -93,9 +93,9 @@ def test_trainers_state_has_to_be_readable_and_an_index_names_its_files(tmp_path
 @pytest.fixture
 def copies(tmp_path):
     root = tmp_path / "root"
-    (root / "runs" / RUN / "shelf").mkdir(mode=0o700, parents=True)
+    (root / "runs" / RUN / "copies").mkdir(mode=0o700, parents=True)
     root.chmod(0o700)
-    made = CopyFolder(str(root / "runs" / RUN / "shelf" / "a"))
+    made = CopyFolder(str(root / "runs" / RUN / "copies" / "a"))
     made.make()
     return made
 
@@ -162,7 +162,7 @@ def test_a_checkpoint_that_is_in_its_place_takes_no_further_room(copies, tmp_pat
     def refuse(*_):
         raise Failure("full", slug="no-space")
 
-    work, here = tmp_path / "work", {"run_id": RUN, "shelf": "a"}
+    work, here = tmp_path / "work", {"run_id": RUN, "holder": "a"}
     zipped(work / "c-1/model.pt")
     sha = kept(copies, work, "c-1")
     monkeypatch.setattr(copy_requests.root_folder, "need_space", refuse)
@@ -189,7 +189,7 @@ def test_a_checkpoint_is_laid_out_with_its_hashes_verified(copies, tmp_path, nam
     (new / "out").mkdir(parents=True)
     if "." not in name:  # sent with the project
         zipped(new / name / "old.pt")
-    here = {"run_id": RUN, "shelf": "a"}
+    here = {"run_id": RUN, "holder": "a"}
     lay_out(copies, new, sha, here, members=[name])
     before, after = (
         files.list_checkpoint_files(str(top / name)) for top in (tmp_path / "work", new)
@@ -233,10 +233,8 @@ def test_a_host_reports_what_is_intact(copies, tmp_path):
     sha = kept(copies, tmp_path / "work", "c-1")
     published(copies, 1, "c-1", sha)
     asked = {"root": str(tmp_path / "root"), "run_id": RUN}
-    (row,) = copy_requests.op_list(Call(), **asked)["shelves"]
-    assert (row["host"], row["held"], row["manifests"][0]["number"]) == ("a", [sha], 1)
+    (row,) = copy_requests.op_list(Call(), **asked).reports
+    assert (row.host, row.held, row.manifests[0].number) == ("a", [sha], 1)
     blobs.try_unlink(copies.path(copies.part(sha)["files"][0][1]))
-    assert copy_requests.op_list(Call(), **asked)["shelves"][0]["held"] == []
-    assert (
-        copy_requests.op_list(Call(), **dict(asked, root=str(tmp_path / "none")))["shelves"] == []
-    )
+    assert copy_requests.op_list(Call(), **asked).reports[0].held == []
+    assert copy_requests.op_list(Call(), **dict(asked, root=str(tmp_path / "none"))).reports == []

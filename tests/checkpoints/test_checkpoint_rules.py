@@ -113,7 +113,7 @@ def on_host(
     pending: list = [],  # noqa: B006
 ) -> listed.HeldCopies:
     row = {"host": target, "manifests": manifests, "held": held, "pending": pending}
-    (found,) = listed.read_on_host(target, Answer(target, {"shelves": [row]}))
+    (found,) = listed.read_on_host(target, Answer(target, {"reports": [row]}))
     return found
 
 

@@ -39,7 +39,7 @@ class Hub:
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(0.0)
         asked = start_order(cwd=str(self.work), checkpoints=["out/c-*", "out/*.pt"])
-        self.worker = Worker(asked, str(tmp_path / "runs" / RUN / "shelf" / "a"), theirs)
+        self.worker = Worker(asked, str(tmp_path / "runs" / RUN / "copies" / "a"), theirs)
         self.worker.copies.make()
 
     def said(self):

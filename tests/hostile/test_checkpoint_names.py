@@ -52,7 +52,7 @@ class Call:
 def test_a_manifest_replaces_nothing_that_is_not_a_checkpoint(
     tmp_path: Path, name: str, patterns: list[str]
 ) -> None:
-    work, copies = tmp_path / "work", CopyFolder(str(tmp_path / f"root/runs/{RUN}/shelf/a"))
+    work, copies = tmp_path / "work", CopyFolder(str(tmp_path / f"root/runs/{RUN}/copies/a"))
     for below in ("train.py", ".git/config", "pkg/__init__.py", ".envrc", "../train.py"):
         (work / below).parent.mkdir(parents=True, exist_ok=True)
         (work / below).write_text("mine")
@@ -68,7 +68,7 @@ def test_a_manifest_replaces_nothing_that_is_not_a_checkpoint(
     asked = {
         "root": str(tmp_path / "root"), "work": str(work), "name": name.format(tmp_path),
         "patterns": patterns, "files": [["", sha, len(EVIL), 0]], "keys": {},
-        "givers": [{"run_id": RUN, "shelf": "a"}],
+        "givers": [{"run_id": RUN, "holder": "a"}],
     }  # fmt: skip
     with pytest.raises(Failure):
         copy_requests.op_lay_out(Call(), **asked)
@@ -91,7 +91,7 @@ def test_run_resume_lays_out_no_such_checkpoint(tmp_path: Path, name: str) -> No
     words = ("--checkpoints", "out/checkpoint-*", "--force", "-n", "2")
     first = here.call("run", *words, "train.py")
     assert first.returncode == 0, first.stderr
-    (copies,) = Path(here.env["HOME"]).glob(".ipexctl/runs/*/shelf/*")
+    (copies,) = Path(here.env["HOME"]).glob(".ipexctl/runs/*/copies/*")
     (manifest,) = (path for path in copies.rglob("*.json") if path.name != "pending.json")
     sha = next(iter(json.loads(manifest.read_text())["parts"].values()))["sha"]
     blob = Path(CopyFolder(str(copies)).path(sha))

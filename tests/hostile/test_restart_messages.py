@@ -58,7 +58,7 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
 
 
 def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: Path) -> None:
-    kept = tmp_path / "victim/shelf/kept"
+    kept = tmp_path / "victim/copies/kept"
     kept.parent.mkdir(parents=True)
     kept.write_text("kept")
     for run_id in ("../../victim", f"{tmp_path}/victim"):

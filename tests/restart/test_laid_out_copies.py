@@ -29,7 +29,7 @@ class Host:
         (self.work / "out").mkdir(parents=True)
         self.copies = CheckpointCopies(str(self.root / "runs"), {})
         self.rows: list[tuple[str, str, int, list[str]]] = []
-        copies = CopyFolder(str(self.root / "runs" / FIRST / "shelf" / name))
+        copies = CopyFolder(str(self.root / "runs" / FIRST / "copies" / name))
         (self.root / "runs" / FIRST).mkdir(parents=True)
         (self.root / "runs" / f"{FIRST}-r02").mkdir()
         copies.make()
@@ -77,7 +77,7 @@ def test_any_host_that_laid_it_out_can_give_it(hosts: list[Host]) -> None:
     assert part[3] == ["a", "b", "c"]
     alone = newest_complete_checkpoint({"c": hosts[2].tells()})
     assert alone and alone.parts[0][1] == part[1]
-    document = CopyFolder(str(hosts[2].root / f"runs/{FIRST}-r02/shelf/c")).part(part[1])
+    document = CopyFolder(str(hosts[2].root / f"runs/{FIRST}-r02/copies/c")).part(part[1])
     names = sorted(f"out/c-7/{below}" for below in FILES)
     assert document and sorted(row[0] for row in document["files"]) == names
 
@@ -107,7 +107,7 @@ def test_nothing_newer_is_left_beside_what_was_laid_out(tmp_path: Path) -> None:
     """The host of rank 0 has a newer model.pt and a half-written step of its own."""
     host = Host(tmp_path, "a", {})
     work, pair = host.work, ["out/model.pt", "out/optim.pt"]
-    copies = CopyFolder(str(host.root / "runs" / FIRST / "shelf" / "a"))
+    copies = CopyFolder(str(host.root / "runs" / FIRST / "copies" / "a"))
     for name in pair:
         put(work / name, "step 25", age=50)
     infos = {name: (work / name).stat() for name in pair}

@@ -524,7 +524,7 @@ def test_the_orders_of_a_host_that_is_back() -> None:
     found = {name: run.leader.make_returned_order(name) for name in "bcz"}
     assert found["b"].restart_plan == run.told
     assert found["c"].spare is True and found["c"].returned is True
-    assert not {"sheets", "common"} & found["c"].document()["night"].keys()
+    assert not {"host_plans", "common"} & found["c"].document()["restart_plan"].keys()
     assert found["z"] is None
 
 

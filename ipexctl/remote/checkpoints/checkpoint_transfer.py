@@ -20,6 +20,7 @@ from ipexctl.remote.checkpoints.copy_folder import (
     fetch_blob,
 )
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.run_files import run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -40,7 +41,7 @@ class CheckpointCopies:
     def all(self, attempts: "dict[str, int]") -> "Iterator[tuple[str, str, CopyFolder]]":
         """Yield (run id, host, CopyFolder) of each copy folder. `attempts`: run id -> number."""
         for run_id in attempts:
-            top = os.path.join(self.runs, run_id, "shelf")
+            top = os.path.join(self.runs, run_id, run_folders.COPIES)
             for name in sorted(names_in(top)):
                 yield run_id, name, CopyFolder(os.path.join(top, name))
 
@@ -119,7 +120,7 @@ class CheckpointCopies:
         """Return (where to get a part's files, the part): this host, else the first URL."""
         for run_id, name, copies in self.all(attempts):
             if copies.has_part(sha):
-                return {"run_id": run_id, "shelf": name}, copies.part(sha)
+                return {"run_id": run_id, "holder": name}, copies.part(sha)
         fresh = os.path.join(order.cwd, copy_requests.FRESH + os.urandom(8).hex())
         os.mkdir(fresh, 0o700)
         try:
@@ -158,7 +159,7 @@ class CheckpointCopies:
         copies.publish(manifest)
 
     def copy_folder_of(self, order: StartOrder) -> "CopyFolder":
-        return CopyFolder(os.path.join(self.runs, order.run_id, "shelf", order.host))
+        return CopyFolder(os.path.join(self.runs, order.run_id, run_folders.COPIES, order.host))
 
     def release(self, order: StartOrder) -> None:
         """Withdraw that copy: two newer checkpoints are complete."""
@@ -167,4 +168,4 @@ class CheckpointCopies:
     def remove_old_copies(self, attempts: "dict[str, int]", first_needed: int) -> None:
         """Remove the copies of attempts before `first_needed`."""
         for run_id in (run_id for run_id, number in attempts.items() if number < first_needed):
-            shutil.rmtree(os.path.join(self.runs, run_id, "shelf"), ignore_errors=True)
+            shutil.rmtree(os.path.join(self.runs, run_id, run_folders.COPIES), ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The copies of checkpoints that a host holds: RUN/shelf/HOST.
+"""The copies of checkpoints that a host holds: RUN/copies/HOST.
 
 HOST/blobs          files by content, and parts: lists of files, by content as well
 HOST/published      a JSON file for each complete checkpoint, its manifest, written last

@@ -15,6 +15,7 @@ from ipexctl.common.run_events import CopierReported
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.own_process import close_files, start_thread
 from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run_files import run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -33,7 +34,7 @@ def start_checkpoint_copier(order: StartOrder, run_folder: str) -> "socket.socke
     """Start the process; return the socket to it, None if the run copies no checkpoints."""
     if not order.checkpoints:
         return None
-    folder = os.path.join(run_folder, "shelf", os.path.basename(order.host) or "-")
+    folder = os.path.join(run_folder, run_folders.COPIES, os.path.basename(order.host) or "-")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     if os.fork() == 0:

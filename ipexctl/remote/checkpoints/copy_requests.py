@@ -4,7 +4,13 @@ import os
 import shutil
 import time
 
-from ipexctl.common.checkpoint_reports import CopiesReport, Unpublished
+from ipexctl.common.checkpoint_reports import (
+    CopiesReport,
+    CopiesReports,
+    CopiesServed,
+    PartFiles,
+    Unpublished,
+)
 from ipexctl.common.files import hash_of, rename_synced, sync_disk
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
@@ -17,27 +23,27 @@ from ipexctl.remote.run_files import run_folders
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
-    from ipexctl.remote.checkpoints.copy_folder import Part, Row
+    from ipexctl.remote.checkpoints.copy_folder import Row
     from ipexctl.remote.main import Call, Emitter
 
-    Giver = dict[str, str]  # run_id and shelf here, or url
+    Giver = dict[str, str]  # run_id and holder here, or url
 
 CHUNK = 1 << 20
 FRESH = ".resumed-"  # begins the name of a folder in which a checkpoint is laid out
 
 
-def op_list(call: "Call", root: str, run_id: str) -> "dict[str, Any]":
-    """{root, run_id} -> {shelves: [CopiesReport, ...]}: several where hosts share a home."""
+def op_list(call: "Call", root: str, run_id: str) -> CopiesReports:
+    """Report the copies of checkpoints of a run here."""
     if root_folder.is_absent(root):
-        return {"shelves": []}
-    top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
-    reports = [
-        report_checkpoint_copies(name, CopyFolder(os.path.join(top, name)))
-        for name in sorted(names_in(top))
-    ]
-    return {"shelves": [report.document() for report in reports]}
+        return CopiesReports([])
+    top = os.path.join(run_folders.folder_of(root, run_id), run_folders.COPIES)
+    return CopiesReports(
+        [
+            report_checkpoint_copies(name, CopyFolder(os.path.join(top, name)))
+            for name in sorted(names_in(top))
+        ]
+    )
 
 
 def report_checkpoint_copies(name: str, copies: "CopyFolder") -> CopiesReport:
@@ -48,7 +54,7 @@ def report_checkpoint_copies(name: str, copies: "CopyFolder") -> CopiesReport:
         manifests = list(copies.read_manifests().values())
         rows = checkpoint_files.read_json(pending) if os.path.exists(pending) else []
     except (OSError, ValueError, KeyError, TypeError) as e:
-        raise Failure("cannot read %s" % copies.folder, str(e), slug="shelf-unreadable") from None
+        raise Failure("cannot read %s" % copies.folder, str(e), slug="copies-unreadable") from None
     shas = {part.sha for manifest in manifests for part in manifest.parts.values()}
     return CopiesReport(
         host=name,
@@ -61,24 +67,23 @@ def report_checkpoint_copies(name: str, copies: "CopyFolder") -> CopiesReport:
     )
 
 
-def find_copy_folder(root: str, run_id: str, shelf: str) -> "CopyFolder":
-    top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
-    return CopyFolder(run_folders.path_in_run_folder(top, shelf))
+def find_copy_folder(root: str, run_id: str, holder: str) -> "CopyFolder":
+    top = os.path.join(run_folders.folder_of(root, run_id), run_folders.COPIES)
+    return CopyFolder(run_folders.path_in_run_folder(top, holder))
 
 
-def op_part(call: "Call", root: str, run_id: str, shelf: str, part: str) -> "Part":
-    """{root, run_id, shelf, part} -> {name, files: [[path, sha256, size], ...]}, below the folder
-    of the ranks"""
-    document = find_copy_folder(root, run_id, shelf).part(part)
+def op_part(call: "Call", root: str, run_id: str, holder: str, part: str) -> PartFiles:
+    """Return the files of a part. `holder`: the host whose copies are meant, of a shared home."""
+    document = find_copy_folder(root, run_id, holder).part(part)
     if document is None:
         raise Failure("a part of the checkpoint is gone", slug="checkpoint-gone")
-    return document
+    return PartFiles.read(document)
 
 
-def op_read(call: "Call", root: str, run_id: str, shelf: str, sha256: str) -> None:
-    """{root, run_id, shelf, sha256} -> the bytes of a file, in frames."""
+def op_read(call: "Call", root: str, run_id: str, holder: str, sha256: str) -> None:
+    """Send the bytes of a file, in frames."""
     try:
-        with open(find_copy_folder(root, run_id, shelf).path(sha256), "rb") as file:
+        with open(find_copy_folder(root, run_id, holder).path(sha256), "rb") as file:
             for chunk in iter(lambda: file.read(CHUNK), b""):
                 call.emit({"event": "piece"}, chunk)
     except OSError as e:
@@ -88,12 +93,12 @@ def op_read(call: "Call", root: str, run_id: str, shelf: str, sha256: str) -> No
 
 
 def op_serve(
-    call: "Call", root: str, run_id: str, shelf: str, wanted: "list[str]", keys: "dict[str, str]"
-) -> "dict[str, int]":
-    """{root, run_id, shelf, wanted: [sha256, ...], keys} -> {port}, until the agent ends."""
-    copies = find_copy_folder(root, run_id, shelf)
+    call: "Call", root: str, run_id: str, holder: str, wanted: "list[str]", keys: "dict[str, str]"
+) -> CopiesServed:
+    """Serve these files by their sha256 to other hosts, until the agent ends."""
+    copies = find_copy_folder(root, run_id, holder)
     paths = {sha: copies.path(sha) for sha in wanted}
-    return {"port": blob_server.Server(keys, paths).begin()}
+    return CopiesServed(blob_server.Server(keys, paths).begin())
 
 
 def op_lay_out(
@@ -107,15 +112,16 @@ def op_lay_out(
     givers: "list[Giver]",
     members: "Sequence[str]" = (),
     aside: str = "",
-) -> "dict[str, Any]":
-    """{root, work, name, patterns, files: [[path below it, sha256, size, giver], ...], keys,
-    givers: [{run_id, shelf} here, or {url}, ...]} -> {}: put a checkpoint where the ranks start.
+) -> None:
+    """Put a checkpoint where the ranks start.
 
-    `members`: the names below `work` of which it consists, with files below `name`, "." for the
-    folder of the ranks; none: it is one name. Each has its name once its files are there, verified
-    and on the disk. What is in its place already, as on the host that wrote it, takes no further
-    space; what is replaced goes to the folder `aside` if that is given. `patterns`: of the
-    checkpoints of this run; without any, nothing that was sent with the project is replaced.
+    `files`: [path below `name`, sha256, size, number of its giver]; `givers`: {run_id, holder}
+    here, or {url}. `members`: the names below `work` of which it consists, with files below `name`,
+    "." for the folder of the ranks; none: it is one name. Each has its name once its files are
+    there, verified and on the disk. What is in its place already, as on the host that wrote it,
+    takes no further space; what is replaced goes to the folder `aside` if that is given.
+    `patterns`: of the checkpoints of this run; without any, nothing that was sent with the project
+    is replaced.
     """
     top = os.path.realpath(work)
     rows = {}  # type: dict[str, Row]
@@ -133,7 +139,6 @@ def op_lay_out(
     if wrong:
         root_folder.need_space(top, size, len(needed))
         lay_out_members(call, root, top, (wrong, rows, size), (keys, givers), aside)
-    return {}
 
 
 def sort_out_members(

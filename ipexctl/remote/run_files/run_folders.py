@@ -3,7 +3,7 @@
 RUN/work    the project, and what the ranks wrote there
 RUN/tree    the sha256 of what the project consisted of
 RUN/logs    what the ranks printed
-RUN/shelf   copies of checkpoints (remote/checkpoints)
+RUN/copies  copies of checkpoints (remote/checkpoints)
 RUN/lock    the agent of the run holds it, shared, as long as the run lasts
 """
 
@@ -18,6 +18,7 @@ from ipexctl.common.tolerant_reads import changed_at, names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
+COPIES = "copies"  # the folder of a run with the copies of checkpoints that hosts hold
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
 PART = re.compile(r"work\.[0-9a-f]{16}\Z")  # an unfinished sync
 LOG = re.compile(r"rank([0-9]{5,9})\.log\Z")

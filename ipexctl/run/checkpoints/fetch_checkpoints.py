@@ -9,6 +9,7 @@ import secrets
 import shutil
 from pathlib import Path
 
+from ipexctl.common.checkpoint_reports import PartFiles
 from ipexctl.common.files import sync_disk
 from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.machines.agent import Agent
@@ -52,9 +53,9 @@ def read_part_rows(
     agent: Agent, root: str, run_id: str, holder: Holder, part: CheckpointPart
 ) -> list[Row]:
     """Return the files of a part, from a host that has it."""
-    request = {"root": root, "run_id": run_id, "shelf": holder.name, "part": part.sha256}
+    request = {"root": root, "run_id": run_id, "holder": holder.name, "part": part.sha256}
     done = agent.call("checkpoints.copy_requests.part", request).done
-    return list(done.value("files", tuple[Row, ...]))
+    return done.read(PartFiles).files
 
 
 def fetch_checkpoint(
@@ -132,7 +133,7 @@ def _fetch_part(
                         f"{host.name}: {checkpoint.name} is larger than --fetch-limit",
                         slug="too-much-data",
                     )
-                request = {"root": root, "run_id": run_id, "shelf": holder.name, "sha256": sha}
+                request = {"root": root, "run_id": run_id, "holder": holder.name, "sha256": sha}
                 _read_part(agent, request, size, fresh / place if place else fresh)
                 hashes[place] = sha
         except IpexctlError as e:

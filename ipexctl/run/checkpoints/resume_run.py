@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.common.addresses import peer_url
+from ipexctl.common.checkpoint_reports import CopiesServed
 from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.inventory.inventory import Host
@@ -118,16 +119,16 @@ def prepare_checkpoint_layout(
         hashes = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
         host = hosts[giver.target]
         done = fleet.call(
-            host, "checkpoints.copy_requests.serve", run_id=resumed.run_id, shelf=giver.name,
+            host, "checkpoints.copy_requests.serve", run_id=resumed.run_id, holder=giver.name,
             wanted=hashes, keys=dict(keys),
         )  # fmt: skip
-        urls[giver] = peer_url(peer_address(nodes[host].facts), done.integer("port", 65535))
+        urls[giver] = peer_url(peer_address(nodes[host].facts), done.read(CopiesServed).port)
 
     def one(host: Host) -> None:
         givers: list[dict[str, object]] = []
         for part, _ in resumed.files:
             if own_copy := _find_own_copy(part, host):
-                givers.append({"run_id": resumed.run_id, "shelf": own_copy.name})
+                givers.append({"run_id": resumed.run_id, "holder": own_copy.name})
             else:
                 givers.append({"url": urls[part.holders[0]]})
         rows = resumed.list_host_files(host.name)

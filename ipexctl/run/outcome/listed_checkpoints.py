@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ipexctl.base.host_answer import Answer
 from ipexctl.common.attempt_record import AttemptBegins
 from ipexctl.common.checkpoint_names import kinds_of
-from ipexctl.common.checkpoint_reports import CopiesReport, Manifest
+from ipexctl.common.checkpoint_reports import CopiesReport, CopiesReports, Manifest
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -64,7 +64,7 @@ class ListedCheckpoint:
 
 def read_on_host(target: str, answer: Answer) -> list[HeldCopies]:
     """Read the reports of a host: several if hosts share a home. Raise HostFailed."""
-    reports = answer.value("shelves", tuple[CopiesReport, ...])
+    reports = answer.read(CopiesReports).reports
     return [(Holder(target, report.host), report) for report in reports]
 
 
