@@ -130,7 +130,8 @@ class NotPublic(OSError):
 
 class _Chains:
     """Which requests follow from a public server. The addresses that count are those to which we
-    are connected: a name may have another one when it is looked up again."""
+    are connected: a name may have another one when it is looked up again, and one address has many
+    spellings."""
 
     def __init__(self) -> None:
         self._public: WeakSet[urllib.request.Request] = WeakSet()  # and what followed from these
@@ -144,15 +145,20 @@ class _Chains:
     ) -> socket.socket:
         """Connect, as http.client does, which sends nothing before this returns."""
         connection = socket.create_connection(place, *more)
-        # a proxy connects for us, and its own address is not the one that is asked for
-        if place[0] == (urlsplit(request.full_url).hostname or ""):
-            address = connection.getpeername()[0]
-            if is_public(address):
-                self._public.add(request)
-            elif request in self._public:
-                connection.close()
-                raise NotPublic(f"it refers to {address}, an address that is not public")
+        address = connection.getpeername()[0]
+        # a proxy connects for us: its own address is not the one that is asked for, and what it
+        # reaches may be public
+        if _has_proxy(request) or is_public(address):
+            self._public.add(request)
+        elif request in self._public:
+            connection.close()
+            raise NotPublic(f"it refers to {address}, an address that is not public")
         return connection
+
+
+def _has_proxy(request: urllib.request.Request) -> bool:
+    """Return whether urllib has set a proxy for the request, or a tunnel through one."""
+    return request.has_proxy() or bool(vars(request).get("_tunnel_host"))
 
 
 def _connection_maker(

@@ -43,11 +43,12 @@ def serving(answer: Answer, address: str = "127.0.0.1") -> Iterator[str]:
     server.server_close()
 
 
-def pull(folder: Path, url: str, source: str = "hf:models/acme/tiny") -> Ended:
+def pull(folder: Path, url: str, source: str = "hf:models/acme/tiny", **variables: str) -> Ended:
     (folder / "home").mkdir(exist_ok=True)
     env = {
         "HOME": str(folder / "home"), "PATH": os.environ["PATH"], "HF_ENDPOINT": url,
         "HF_HOME": str(folder / "hf"), "HF_HUB_CACHE": str(folder / "hf/hub"),
+        **variables,
     }  # fmt: skip
     return ipexctl("data", "pull", source, "--yes", cwd=folder, env=env)
 
@@ -183,6 +184,11 @@ def one_file(request: http.server.BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"secret")
 
 
+def count_one_as_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    """127.0.0.2, and no other address."""
+    monkeypatch.setattr(http_opener, "is_public", lambda address: address == "127.0.0.2")
+
+
 @pytest.mark.parametrize(
     ("first", "then", "taken"),
     [
@@ -197,8 +203,7 @@ def one_file(request: http.server.BaseHTTPRequestHandler) -> None:
 def test_a_public_server_does_not_refer_to_private_addresses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: list[str], taken: bool
 ) -> None:
-    """127.0.0.2 counts as a public one here."""
-    monkeypatch.setattr(http_opener, "is_public", lambda address: address == "127.0.0.2")
+    count_one_as_public(monkeypatch)
     asked: list[int] = []
 
     def answer(request: http.server.BaseHTTPRequestHandler) -> None:
@@ -215,6 +220,102 @@ def test_a_public_server_does_not_refer_to_private_addresses(
     if not taken:
         assert done.slug == "pull-failed" and "not public" in done.stderr, done
         assert then[-1] in done.stderr, done
+
+
+SPELLINGS = [
+    "http://localhost", "http://LOCALHOST", "//LocalHost", "http://127.0.0.1",
+    "http://127.0.0.%31", "http://%31%32%37.0.0.1", "http://l%6fcalhost", "http://[::FFFF:127.0.0.1]",
+    "http://[::ffff:7f00:1]", "http://0x7F000001", "http://0X7f.1", "http://2130706433",
+    "http://017700000001", "http://127.1", "http://0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+def test_a_private_address_is_refused_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: str
+) -> None:
+    count_one_as_public(monkeypatch)
+    asked: list[int] = []
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(1)
+        one_file(request)
+
+    with serving(answer) as private:
+        to = f"{spelled}:{private.rpartition(':')[2]}/set.csv"
+        with serving(redirecting(to), "127.0.0.2") as public:
+            done = pull(tmp_path, public, f"{public}/set.csv")
+    assert not asked
+    assert done.slug == "pull-failed" and "not public" in done.stderr, done
+
+
+@contextmanager
+def forwarding(asked: list[str], then: Answer) -> Iterator[str]:
+    """A proxy: it answers requests itself, and opens no tunnels."""
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        then(request)
+
+    with serving(answer) as url:
+        yield url
+
+
+def test_a_proxy_decides_itself_where_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on a private address, as proxies are, whatever it is called and asked for."""
+    count_one_as_public(monkeypatch)
+    asked: list[str] = []
+    with forwarding(asked, one_file) as proxy:
+        port = proxy.rpartition(":")[2]
+        to = f"http://127.0.0.1:{port}/set.csv"  # the same host as the proxy's
+        with serving(redirecting(to), "127.0.0.2") as public:
+            given = {"http_proxy": f"LOCALHOST:{port}", "no_proxy": "127.0.0.2"}
+            done = pull(tmp_path, public, f"{public}/set.csv", **given)
+    assert set(asked) == {to} and "not public" not in done.stderr, done
+
+
+def test_a_tunnel_of_a_proxy_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count_one_as_public(monkeypatch)
+    tunnels: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def refuse() -> None:
+            with suppress(OSError):  # the listener is closed at the end of the test
+                while True:
+                    with proxy.accept()[0] as connection:
+                        tunnels.append(connection.recv(4096).decode().partition("\r\n")[0])
+                        connection.sendall(b"HTTP/1.1 403 No\r\n\r\n")
+
+        threading.Thread(target=refuse, daemon=True).start()
+        with serving(redirecting("https://files.test/set.csv"), "127.0.0.2") as public:
+            given = {
+                "https_proxy": f"http://127.0.0.1:{proxy.getsockname()[1]}",
+                "no_proxy": "127.0.0.2",
+            }
+            done = pull(tmp_path, public, f"{public}/set.csv", **given)
+    assert tunnels and tunnels[0].startswith("CONNECT files.test:443"), done
+    assert "not public" not in done.stderr, done
+
+
+def test_a_server_behind_a_proxy_does_not_refer_to_private_addresses_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who uses a proxy excepts localhost and its networks from it."""
+    count_one_as_public(monkeypatch)
+    asked: list[int] = []
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(1)
+        one_file(request)
+
+    proxied: list[str] = []
+    with serving(answer) as private, forwarding(proxied, redirecting(f"{private}/x")) as proxy:
+        source = "http://files.test/set.csv"
+        done = pull(tmp_path, proxy, source, http_proxy=proxy, no_proxy="localhost,127.0.0.1")
+    assert set(proxied) == {source} and not asked, done
+    assert "127.0.0.1" in done.stderr and "not public" in done.stderr, done
 
 
 @pytest.mark.parametrize(
