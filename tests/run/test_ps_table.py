@@ -43,7 +43,7 @@ def a_run(number: int, state: ListedState, name: str = "", **more: Any) -> Liste
 
 def queued(number: int, name: str, before: list[ListedRun], waits: str = "") -> ListedRun:
     place = f"place {len(before) + 1} in the queue"
-    rows = [QueuedRun(n, run.id, "trainer") for n, run in enumerate(before)]
+    rows = [QueuedRun(n, run.id, "ann@desk") for n, run in enumerate(before)]
     text = "; ".join(filter(None, (place, waits)))
     keeper = KeeperAnswer(leads=True, waits=text, before=rows)
     return a_run(number, ListedState.QUEUED, name, queued=True, keeper=keeper)
@@ -84,7 +84,7 @@ def test_forty_runs_are_forty_lines_below_a_head_and_none_is_too_wide(width: int
     assert waiting[0].endswith("  place 1")
     assert waiting[1].endswith("  place 2, after lr-2")
     assert waiting[11].endswith("  place 12, after lr-12 and 10 more")
-    assert not any("trainer" in line for line in lines)
+    assert not any(" of " in line for line in lines)
     assert sum(" bob" in line for line in lines) == 1
     assert ("ann@desk" in "".join(lines)) is False
 
@@ -115,7 +115,7 @@ def test_the_rank_that_prints_a_loss_is_asked_though_an_earlier_one_prints_steps
 
 def test_the_first_in_the_queue_names_who_has_its_cores_and_hosts_that_are_away() -> None:
     bert = a_run(1, ListedState.RUNNING, "bert")
-    waits = f"on its cores: {bert.id} of trainer; not reached: node03"
+    waits = f"on its cores: {bert.id} of ann@desk; not reached: node03"
     _, _, line, note = shown(queued(2, "next", [], waits), bert)
     assert line.endswith("  place 1, cores used by bert")
     assert note == "next: not reached: node03"
@@ -134,12 +134,32 @@ def test_of_an_earlier_run_of_another_account_the_id_is_left_out_before_the_acco
 ) -> None:
     mine = queued(1, "lr-1", [])
     theirs = QueuedRun(2, "20260101-120009-abcdef", "bob")
-    before = [QueuedRun(1, mine.id, "ann"), theirs]
+    before = [QueuedRun(1, mine.id, "ann@desk"), theirs]
     keeper = KeeperAnswer(leads=True, waits="place 3 in the queue", before=before)
     last = a_run(3, ListedState.QUEUED, "lr-a-long-name", queued=True, keeper=keeper)
     other = a_run(4, ListedState.RUNNING, "of-carol", by="carol@desk")
     lines = shown(last, mine, other, width=width)
     assert lines[-1].endswith(ending) and len(lines[-1]) <= width
+
+
+@pytest.mark.parametrize("of", [1, 2])
+def test_an_account_that_uses_the_id_of_a_listed_run_is_named(of: int) -> None:
+    """Any account can give its place in the queue, and cores that it holds, any ID: that of the
+    run itself that waits, too."""
+    bert, waiting = a_run(1, ListedState.RUNNING, "bert"), queued(2, "next", [])
+    used = (bert, waiting)[of - 1].id
+
+    def ending(waits: str, *before: QueuedRun, width: int | None = 80) -> str:
+        keeper = KeeperAnswer(leads=True, waits=waits, before=list(before))
+        last = a_run(2, ListedState.QUEUED, "next", queued=True, keeper=keeper)
+        return next(line for line in shown(last, bert, width=width) if line.startswith("next"))
+
+    using = f"place 1 in the queue; on its cores: {used} of nobody, {bert.id} of ann@desk"
+    assert ending(using, width=None).endswith(f", cores used by {used} of nobody, bert")
+    before = QueuedRun(1, used, "nobody")
+    assert ending("place 2 in the queue", before).endswith("  place 2, after nobody")
+    whole = ending("place 2 in the queue", before, width=None)
+    assert whole.endswith(f"  place 2, after {used} of nobody")
 
 
 def test_a_run_of_another_account_is_one_line_with_all_its_hosts() -> None:

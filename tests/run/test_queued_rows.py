@@ -41,7 +41,8 @@ from ipexctl.run.outcome.run_choice import Caller
 from tests.made import run_row, start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"})
-CALLER = Caller("ann@desk", Path("/home/ann"))
+ANN = "ann@desk"
+CALLER = Caller(ANN, Path("/home/ann"))
 STOPPED = RunEnded("stopped by ann", False, by_user=True)
 
 
@@ -154,9 +155,9 @@ def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_l
 
 def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
     ids = [f"20261129-120000-{number:06d}" for number in range(4)]
-    before = [QueuedRun(5, ids[2], "ann"), QueuedRun(7, ids[1], "ann"), QueuedRun(8, ids[3], "bob")]
+    before = [QueuedRun(5, ids[2], ANN), QueuedRun(7, ids[1], ANN), QueuedRun(8, ids[3], "bob")]
     keepers = [KeeperAnswer(leads=True, before=before), KeeperAnswer(), KeeperAnswer(leads=True)]
-    names = ({}, {"name": "lr-0.1"}, {})
+    names = ({}, {"name": "lr-0.1", "by": ANN}, {"by": ANN})
     rows = [
         run_row(run, waited=True, queued=True, keeper=keeper, journal=JournalSummary(about=about))
         for run, keeper, about in zip(ids[:3], keepers, names, strict=True)

@@ -17,6 +17,7 @@ from ipexctl.run.outcome.listed_runs import (
     ListedRun,
     ListedState,
     name_runs_before,
+    names_by_owner,
 )
 from ipexctl.run.outcome.run_choice import Caller
 from ipexctl.run.output.metric_lines import LineReader, Point
@@ -204,7 +205,7 @@ def _tails(run: ListedRun, listed: Sequence[ListedRun]) -> tuple[str, ...]:
     if not tail or run.state is not ListedState.QUEUED or not run.before:
         return (tail,)
     place, last = tail.partition(",")[0], run.before[-1]
-    if last.run in {other.first_id for other in listed}:
+    if (last.run, last.owner) in names_by_owner(listed):
         return tail, f"{place}, after {name_runs_before(run, listed)[-1]}", place
     more = f" and {len(run.before) - 1} more" * (len(run.before) > 1)
     return tail, f"{place}, after {last.owner}{more}", f"{place}, after {last.owner}", place
@@ -235,13 +236,13 @@ def place_text(run: ListedRun, listed: Sequence[ListedRun]) -> str:
 
 
 _USED = "on its cores: "
-_OWNED = re.compile(rf"({RUN_ID.pattern}) of [^ ,;]+")
+_OWNED = re.compile(rf"(?P<run>{RUN_ID.pattern}) of (?P<owner>[^ ,;]+)")
 
 
 def _with_names(text: str, listed: Sequence[ListedRun]) -> str:
-    """Replace the IDs of listed runs, which are all of one account, by their names."""
-    names = {run.first_id: run.name_or_id for run in listed} | {r.id: r.name_or_id for r in listed}
-    return _OWNED.sub(lambda match: names.get(match[1], match[0]), text)
+    """Replace the IDs and owners of listed runs by their names."""
+    names = names_by_owner(listed)
+    return _OWNED.sub(lambda match: names.get((match["run"], match["owner"]), match[0]), text)
 
 
 def _fold_notes(rows: Sequence[Row]) -> list[str]:

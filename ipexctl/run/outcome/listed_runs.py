@@ -620,11 +620,19 @@ def _unknown_ending(reports: Sequence[RunOnHost], about: About) -> str:
 def name_runs_before(run: ListedRun, runs: Sequence[ListedRun]) -> tuple[str, ...]:
     """Return the names of the runs before this one in the queue, in its order; the id of a run
     without a name, with the owner of another account's. `runs`: all that are listed."""
-    listed = {other.first_id: other for other in runs}
-    return tuple(
-        listed[one.run].name_or_id if one.run in listed else f"{one.run} of {one.owner}"
-        for one in run.before
-    )
+    names = names_by_owner(runs)
+    return tuple(names.get((one.run, one.owner), f"{one.run} of {one.owner}") for one in run.before)
+
+
+def names_by_owner(runs: Sequence[ListedRun]) -> dict[tuple[str, str], str]:
+    """Return {(id, who started it): name} of listed runs, as hosts say both: another account can
+    use the id of any run for its own place in the queue."""
+    first = {(run.first_id, _owner_of(run)): run.name_or_id for run in runs}
+    return first | {(run.id, _owner_of(run)): run.name_or_id for run in runs}
+
+
+def _owner_of(run: ListedRun) -> str:
+    return "".join(run.about.by.split())  # as run_about.read_owner
 
 
 def _says_something(line: str) -> bool:
