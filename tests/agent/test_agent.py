@@ -399,10 +399,11 @@ MESSAGES = (  # of a run
             "run.run_watch.start",
             {"root_folder", "common.locks", "common.processes"}
             | {f"common.{n}" for n in COMMON}
-            | {f"common.{n}" for n in (*MESSAGES, "tolerant_reads", "waiting")}
+            | {f"common.{n}" for n in (*MESSAGES, "strict_json", "tolerant_reads", "waiting")}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
-            | {"run.control"},  # not imported before one attaches
+            # not imported before one attaches
+            | {"run.control", "common.control_questions"},
         ),
         (
             "facts.read_speed.memory",

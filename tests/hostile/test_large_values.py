@@ -21,7 +21,7 @@ def test_thousands_of_checkpoints_do_not_keep_the_hub_busy() -> None:
         if number % 256 == 255:  # as the hub does after so many messages
             hub.begin(0.0)
     assert len(hub.order) == 20_000
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 30  # minutes if each message looked at all names
 
 
 def test_what_a_rank_says_of_its_threads_is_read_up_to_a_limit(tmp_path: Path) -> None:

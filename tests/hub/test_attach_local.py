@@ -245,5 +245,5 @@ def test_a_supervisor_that_ends_with_our_words_unread_has_ended_the_run(
     call = Heard()
     with ours:
         last = run_watch.op_attach(call, **asked)
-    assert (last["survivors"], last["killed"]) == (0, "")
+    assert (last.survivors, last.killed) == (0, "")
     assert call.events == [run_events.Begun, run_events.Swept]

@@ -187,7 +187,11 @@ def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transp
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
     assert {e["slug"] for e in errors} == {"name-not-resolved"}
     add = "add -F 'my lab/ssh_config',"
-    assert [e["hint"].startswith(add) for e in errors[:2]] == [True] * 2
+    command = "ipexctl doctor -f 'my lab/hostfile' --transport {} --json '--ssh-config={}'"
+    command = command.format(transport, "my lab/ssh_config")
+    for error in errors[:2]:
+        line, words = error["hint"].splitlines()
+        assert (line, words.startswith(add)) == (command, True)
     assert "-F" not in errors[2]["hint"]
     done = shell(*lab, "-F", "my lab/ssh_config")
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]

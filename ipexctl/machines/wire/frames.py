@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from ipexctl.common.frames import HEAD
+from ipexctl.common.strict_json import read_strict_json
 from ipexctl.quick_dataclass import dataclass
 
 LIMIT = 8 << 20  # of a body
 HEADER_LIMIT = 8 << 20
 MOST_VALUES = 500_000  # in a header: each takes up to 36 times its JSON in memory
-_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -57,33 +55,12 @@ class Decoder:
         return Frame(header, body)
 
 
-def _parse_int(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError("a number of many digits")
-    return int(text)
-
-
-def _parse_float(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError("a number without end")
-    return number
-
-
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not JSON")
-
-
-_DECODER = json.JSONDecoder(
-    parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse_constant
-)
-
-
 def _parse_header(data: bytes) -> Mapping[str, Any]:
     if sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise BadFrame(f"a header of more than {MOST_VALUES:,} values")
     try:
-        header = _DECODER.decode(data.decode("utf-8"))
-    except (ValueError, RecursionError) as e:
+        header = read_strict_json(data)
+    except ValueError as e:
         raise BadFrame("a header that is not JSON") from e
     if not isinstance(header, dict) or type(header.get("id")) is not int:
         raise BadFrame("a header without an id")

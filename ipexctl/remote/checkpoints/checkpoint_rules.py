@@ -22,9 +22,9 @@ LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its siz
 # of torch.distributed.checkpoint, Trainer and Accelerate: the file that ends a checkpoint, and what
 # is written early or on every host
 ENDS = (
-    (".metadata", r"__[0-9]+_[0-9]+\.distcp"),
-    ("trainer_state.json", r"training_args\.bin|rng_state(_[0-9]+)?\.pth"),
-    ("random_states_0.pkl", r"random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin"),
+    (".metadata", re.compile(r"__[0-9]+_[0-9]+\.distcp\Z")),
+    ("trainer_state.json", re.compile(r"(training_args\.bin|rng_state(_[0-9]+)?\.pth)\Z")),
+    ("random_states_0.pkl", re.compile(r"(random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin)\Z")),
 )
 
 
@@ -79,7 +79,7 @@ def list_missing_files(parts: "list[PartFound]") -> "list[str]":
     needed = {name for part in parts for name in part.needs}
     for name in names:
         folder, base = posixpath.split(name)
-        ends = [end for end, early in ENDS if re.fullmatch(early, base)]
+        ends = [end for end, early in ENDS if early.match(base)]
         needed.update(posixpath.join(folder, end) for end in ends)
     return sorted(needed - names)
 

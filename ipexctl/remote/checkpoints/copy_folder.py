@@ -17,6 +17,7 @@ from ipexctl.common.checkpoint_reports import Manifest
 from ipexctl.common.files import hash_of, sync_folder, write_atomic
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.sizes import format_bytes
+from ipexctl.common.strict_json import read_strict_json
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_download, blobs
 from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules
@@ -75,7 +76,7 @@ class CopyFolder:
             return None
         if hashlib.sha256(text).hexdigest() != sha:
             return None
-        part = json.loads(text.decode("ascii"))
+        part = read_strict_json(text)
         rows = [[place_below(part["name"], row[0])] + row[1:] for row in part["files"]]
         return dict(part, files=rows)
 

@@ -7,7 +7,6 @@ finished and changes again begins the next round.
 
 import collections
 import posixpath
-import re
 
 from ipexctl.common.checkpoint_names import checkpoint_series
 from ipexctl.remote.checkpoints.checkpoint_rules import ENDS
@@ -113,6 +112,4 @@ def has_known_format(paths: "Iterable[str]") -> bool:
     """Return whether the format of these files tells which file ends a checkpoint: the hub waits
     for that one (checkpoint_rules.list_missing_files)."""
     names = set(map(posixpath.basename, paths))
-    return any(
-        end in names or any(re.fullmatch(early, name) for name in names) for end, early in ENDS
-    )
+    return any(end in names or any(map(early.match, names)) for end, early in ENDS)

@@ -9,6 +9,8 @@ import json
 import struct
 from collections import deque
 
+from ipexctl.common.strict_json import read_strict_json
+
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Iterator
@@ -40,8 +42,8 @@ def encode_message(message: object) -> bytes:
 
 def decode_message(body: bytes) -> "Any":
     try:
-        return json.loads(body.decode("ascii"))
-    except (ValueError, RecursionError):
+        return read_strict_json(body)
+    except ValueError:
         raise BadRecord("a message that is not JSON") from None
 
 

@@ -17,6 +17,7 @@ import time
 from ipexctl.common.control_questions import SupervisorQuestion, WatchRun
 from ipexctl.common.files import write_atomic
 from ipexctl.common.processes import stat_of, user_name
+from ipexctl.common.strict_json import read_strict_json
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
@@ -153,7 +154,7 @@ def receive_line(link: "socket.socket") -> "Any":
         if not data:
             return None
         received += data
-    return json.loads(received.split(b"\n", 1)[0].decode("utf-8"))
+    return read_strict_json(received.split(b"\n", 1)[0])
 
 
 def send_line(link: "socket.socket", message: "Message") -> None:

@@ -12,6 +12,7 @@ import time
 import zlib
 
 from ipexctl.common.journal_records import JournalRecord, WrittenRecord
+from ipexctl.common.strict_json import read_strict_json
 from ipexctl.common.tolerant_reads import names_in, size_of
 from ipexctl.remote import root_folder
 
@@ -153,8 +154,8 @@ def keep_sizes(path: str, logs: "dict[int, str]", is_over: "Callable[[], object]
 def read_lines(path: str) -> "list[Record]":
     """Return the JSON objects in the lines of a file, [] if it cannot be read."""
     try:
-        with open(path) as lines:
-            documents = [json.loads(line) for line in lines if line.endswith("\n")]
+        with open(path, "rb") as lines:
+            documents = [read_strict_json(line) for line in lines if line.endswith(b"\n")]
     except (OSError, ValueError):
         return []
     return [line for line in documents if isinstance(line, dict)]
@@ -228,7 +229,8 @@ def read_journal_bytes(path: str) -> bytes:
 
 
 def iter_documents(data: bytes) -> "Iterator[tuple[Record, int]]":
-    """Yield (document, offset of its end), up to the first that is not intact."""
+    """Yield (document, offset of its end), up to the first that is not intact. One that nobody
+    should have written is passed over."""
     position = 0
     while position + HEAD.size <= len(data):
         size, crc = HEAD.unpack_from(data, position)
@@ -237,12 +239,11 @@ def iter_documents(data: bytes) -> "Iterator[tuple[Record, int]]":
             return
         position += HEAD.size + size
         try:
-            document = json.loads(text.decode("ascii"))
+            document = read_strict_json(text)
         except ValueError:
-            return
-        if not isinstance(document, dict):
-            return
-        yield document, position
+            continue
+        if isinstance(document, dict):
+            yield document, position
 
 
 def read_document(document: "Record") -> "WrittenRecord | None":
