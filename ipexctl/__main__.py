@@ -17,7 +17,7 @@ def program() -> None:
 
 
 def _run_and_leave() -> None:
-    # by default each 700 new objects are looked at for circles: a tenth of the CPU until ranks run
+    # by default each 700 new objects are looked at for circles: a twentieth of the CPU
     gc.set_threshold(20_000, 20, 20)
     try:
         from ipexctl.cli import main  # most of the time until a command begins

@@ -125,8 +125,18 @@ def _read_signed(value: Any) -> int | None:
     return value if type(value) is int and abs(value) <= _HUGE else None
 
 
+def _read_port(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= 65535 else None
+
+
+def _read_exit_code(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= 255 else None
+
+
 Line = Annotated[str, _read_line]  # text to show, without control characters and ends of lines
 Signed = Annotated[int, _read_signed]  # a number that may be negative
+Port = Annotated[int, _read_port]
+ExitCode = Annotated[int, _read_exit_code]
 
 
 def read_absolute_path(value: Any) -> str | None:
@@ -376,7 +386,10 @@ _LEAVES: dict[Any, Reader] = {
 }
 _LOOSE_TEXT = _refuse_values(_read_line)  # control characters are removed
 # names of common/message.py, which cannot say it there
-_MEANT = {"Line": Line, "AnyText": AnyText, "Signed": Signed, "Any": Any}
+_MEANT = {
+    "Line": Line, "AnyText": AnyText, "Signed": Signed, "Port": Port, "ExitCode": ExitCode,
+    "Any": Any,
+}  # fmt: skip
 # get_type_hints is slow: it compiles each of these
 _NAMED: dict[Any, Any] = {
     **{str(t): t for t in (tuple[int, ...], tuple[str, ...])},

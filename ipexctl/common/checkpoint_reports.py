@@ -1,6 +1,6 @@
 """Messages with which a host reports the copies of checkpoints that it holds."""
 
-from ipexctl.common.message import Line, Message
+from ipexctl.common.message import Line, Message, Port
 
 
 class CopiedPart(Message):
@@ -60,4 +60,4 @@ class PartFiles(Message):
 class CopiesServed(Message):
     """Files of copies can be had from this port of the host."""
 
-    port: int
+    port: "Port"

@@ -28,6 +28,8 @@ else:
 Line = str  # the controller leaves out its control characters and ends of lines
 AnyText = str  # may contain any characters
 Signed = int  # it may be below 0; others are sizes, counts, times
+Port = int  # of TCP
+ExitCode = int  # as a shell has it: up to 255
 
 kinds = {}  # type: dict[str, type[Message]]  # all declared messages by name
 
@@ -136,6 +138,7 @@ class Variant(Message):
 
 PLAIN = {  # type: dict[str, tuple[type, ...]]  # the values of JSON that are meant
     "str": (str,), "Line": (str,), "AnyText": (str,), "int": (int,), "Signed": (int,),
+    "Port": (int,), "ExitCode": (int,),
     "float": (float, int), "bool": (bool,), "None": (type(None),),
 }  # fmt: skip
 

@@ -1,6 +1,6 @@
 """What a host answers about the folder of a run, and about a command that it was asked to run."""
 
-from ipexctl.common.message import AnyText, Message
+from ipexctl.common.message import AnyText, ExitCode, Message
 
 
 class FolderMark(Message):
@@ -26,4 +26,4 @@ class PieceSent(Message):
 class CommandEnded(Message):
     """The end of a command in an environment."""
 
-    code: int  # 128 + the signal, as a shell does
+    code: "ExitCode"  # 128 + the signal, as a shell does

@@ -1,1 +1,1 @@
-"""`ipexctl doctor`: the command, its report as text, file or page, and --fix, which runs a play"""
+"""`ipexctl doctor`: the command, its report in all formats, and --fix, which runs a play."""

@@ -84,7 +84,7 @@ def _on_host(
     request = {"argv": list(argv), "env": [list(pair) for pair in env]}
     op = "run_files.exec_in_env.exec"
     reply = agent.call(op, request, timeout=SILENCE, total=math.inf, on_event=on_frame)
-    code = min(255, reply.done.read(CommandEnded).code)
+    code = reply.done.read(CommandEnded).code
     for event, lines in streams.items():
         for line in lines.end():
             one_line(name, line, event == "err")

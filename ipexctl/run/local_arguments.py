@@ -91,6 +91,8 @@ def find_missing_argument(words: Sequence[str], script: Script, data: str) -> Le
     """Return the file of this machine that a rank was given and did not find, according to its
     last `words`, if a command brings it to the hosts. `data`: as below."""
     reported = missing_paths(words)
+    if not reported:
+        return None
     for item in find_local_arguments(_words_of(script), script.project):
         below = f"{item.typed.rstrip('/')}/"
         if any(path == item.typed or path.startswith(below) for path in reported):

@@ -17,9 +17,11 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
+from ipexctl.common.checkpoint_reports import CopiesServed
 from ipexctl.common.copy_messages import PartFound
 from ipexctl.common.exchange_report import ExchangeReport, RankGroup, RankProcess
 from ipexctl.common.frames import HEAD
+from ipexctl.common.result_answers import CommandEnded
 from ipexctl.common.run_events import (
     CopierReported,
     Exchanged,
@@ -425,3 +427,13 @@ def test_node0_does_not_write_where_another_hosts_files_go(tmp_path):
     assert (got.files, got.size) == (3, 5)
     assert [name_in(word) for word in got.words[1:]] == ["@Node02/loss.txt", "@node02"]
     assert (tmp_path / "outputs/@node02/loss.txt").read_text() == "xx"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "most"), [(CopiesServed, "port", 65535), (CommandEnded, "code", 255)]
+)
+def test_a_number_of_an_answer_has_its_range(kind: type[Any], name: str, most: int) -> None:
+    assert getattr(Answer("n1", {name: most}).read(kind), name) == most
+    for odd in (most + 1, -1, True, 1.0, None):
+        with pytest.raises(HostFailed, match=f"n1: .*{name}"):
+            Answer("n1", {name: odd}).read(kind)

@@ -13,7 +13,8 @@ def test_a_spare_takes_the_place_of_a_host_that_lacks_a_module_once() -> None:
     run = ended([LACKS])
     run.clears("abcx")
     line = run.at(160.0, "abcx")
-    assert line and line.hosts == ["a", "x", "c"] and "a spare takes its place" in line.why
+    assert line and line.hosts == ["a", "x", "c"] and line.why == run.record.endings[0].why
+    assert (run.record.endings[0].again, run.record.endings[0].lacking) == (True, "b")
     run.begins("axc")
     run.at(161.0, "abcx")
     run.ends("axc", [Fact(LACKS.event, "x")])  # it is the script, or all spares are as b is
@@ -24,4 +25,5 @@ def test_a_spare_takes_the_place_of_a_host_that_lacks_a_module_once() -> None:
 
 def test_without_a_spare_in_reach_a_missing_module_ends_the_run() -> None:
     run = ended([LACKS], there="abc")
-    assert run.record.end and "a restart does not change that" in run.record.end.why
+    assert run.record.end and run.record.end.why == run.record.endings[0].why
+    assert (run.record.endings[0].again, run.record.endings[0].lacking) == (False, "")

@@ -88,6 +88,7 @@ NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'"
         ([rank(MISSING), fact_of(rank(MISSING), "c")], ""),
         ([rank(MISSING), fact_of(rank("RuntimeError: closed"), "c")], ""),
         ([rank("SyntaxError: invalid syntax")], ""),
+        ([fact_of(rank("SyntaxError: invalid syntax"), "")], ""),
         ([rank("usage: train.py [-h]\ntrain.py: error: --data is missing", code=2)], ""),
     ],
 )

@@ -21,12 +21,11 @@ BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds to wait after 0, 1, ... such f
 STALLED = "--stall-action restart"
 STOPPED = "it was stopped"
 # no restart changes these: the last line of a traceback
+_LACKED = re.compile(r"^(ModuleNotFoundError|ImportError|FileNotFoundError)\b")  # on this host
 _INCURABLE = re.compile(
-    r"^(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
-    r"|NameError|FileNotFoundError|argparse\.ArgumentError)\b"
+    r"^(SyntaxError|IndentationError|TabError|NameError|argparse\.ArgumentError)\b|"
+    + _LACKED.pattern
 )
-# some of them may be of one host alone: another one may have the module or the file
-_LACKED = re.compile(r"^(ModuleNotFoundError|ImportError|FileNotFoundError)\b")
 _MISSING = re.compile(r"FileNotFoundError: .*?['\"]([^'\"]+)")
 ASKED_TO_END = ("signal 2 ", "signal 15 ")  # somebody else's doing
 _ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Exit|Interrupt)\b")
@@ -63,8 +62,9 @@ def classify_ending(
             if killed and event.ended.lost:  # that took its wrapper along
                 return make_ending(True, describe_program(killed[0]))
             ending = of_rank(event, fact.host, seconds, is_of_checkpoint)
-            lacking = find_lacking_host(facts) if has_spare and not ending["again"] else ""
-            return end_with_replacement(event, fact.host) if lacking == fact.host else ending
+            if has_spare and not ending["again"] and is_lack_of_one_host(facts):
+                return end_with_replacement(event, fact.host)
+            return ending
         if isinstance(event, run_events.RankFrozen):
             return make_ending(True, "a rank was stopped on %s" % fact.host)
         if isinstance(event, run_events.ProgramEnded):
@@ -79,14 +79,13 @@ def make_ending(
     return {"again": again, "why": why, "error": error, "lost": hosts, "lacking": lacking}
 
 
-def find_lacking_host(facts: "list[Fact]") -> str:
-    """Return the host on which alone ranks failed, and only for a module or a file that was not
-    there; "" if there is none."""
+def is_lack_of_one_host(facts: "list[Fact]") -> bool:
+    """Return whether ranks failed on one host alone, and only for a module or a file that was not
+    there."""
     ends = [(fact.host, fact.event) for fact in facts if run_events.is_decisive(fact.event)]
     ranks = [(host, event) for host, event in ends if isinstance(event, run_events.RankExited)]
-    hosts = {host for host, _ in ranks}
     is_lack = all(_LACKED.match(find_error(event)) for _, event in ranks)
-    return hosts.pop() if len(hosts) == 1 and is_lack else ""
+    return is_lack and len({host for host, _ in ranks}) == 1
 
 
 def end_with_replacement(event: run_events.RankExited, host: str) -> "Ending":

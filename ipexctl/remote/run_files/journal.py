@@ -229,8 +229,8 @@ def read_journal_bytes(path: str) -> bytes:
 
 
 def iter_documents(data: bytes) -> "Iterator[tuple[Record, int]]":
-    """Yield (document, offset of its end), up to the first that is not intact. One that nobody
-    should have written is passed over."""
+    """Yield (document, offset of its end), up to the first that is not intact. One that is no
+    document of ours is passed over."""
     position = 0
     while position + HEAD.size <= len(data):
         size, crc = HEAD.unpack_from(data, position)
