@@ -244,10 +244,10 @@ def words(node: ast.AST, local: Mapping[str, ast.expr], depth: int = 0) -> str:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return words(left, local, depth) + words(right, local, depth)
         case ast.BinOp(left=left, op=ast.Mod(), right=right):
-            values = iter(right.elts if isinstance(right, ast.Tuple) else [right])
+            filled = iter(right.elts if isinstance(right, ast.Tuple) else [right])
             text = words(left, local, depth)
             return re.sub(
-                r"%[-0-9.]*[a-z]", lambda m: _inside(next(values, left), local, depth), text
+                r"%[-0-9.]*[a-z]", lambda m: _inside(next(filled, left), local, depth), text
             )
         case ast.IfExp(body=body, orelse=orelse):
             return words(body, local, depth + 1) or words(orelse, local, depth + 1)

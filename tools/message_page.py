@@ -60,8 +60,12 @@ def kinds_in(module: ModuleType) -> list[type[Message]]:
 
 
 def _section(title: str, module: ModuleType, what: str) -> str:
-    kinds = [k for k in kinds_in(module) if k.__match_args__ or _name(k) or issubclass(k, Variant)]
+    kinds = [k for k in kinds_in(module) if _has_a_document(k)]
     return f"\n## {title}\n\n{what}\n" + "".join(map(_kind, kinds))
+
+
+def _has_a_document(kind: type[Message]) -> bool:
+    return bool(inspect.get_annotations(kind) or _name(kind) or issubclass(kind, Variant))
 
 
 def _name(kind: type[Message]) -> str:
@@ -91,5 +95,5 @@ def _rows(kind: type[Message]) -> list[str]:
             said = re.search(r"  # (.*)", lines[node.lineno - 1])
             about = said[1] if said else ""
             name = ast.unparse(node.target)
-            rows.append(f"| `{kind._keys.get(name, name)}` | `{type_}` | {default} | {about} |\n")
+            rows.append(f"| `{name}` | `{type_}` | {default} | {about} |\n")
     return rows

@@ -81,8 +81,8 @@ def functions(tree: Path) -> dict[tuple[str, str], list[list[Place]]]:
             body = node.body[bool(ast.get_docstring(node)) :]
             if body and lines[body[0].lineno - 1][: body[0].col_offset].isspace():
                 copy = ast.parse(ast.unparse(ast.Module(body, [])))
-                for name in (n for n in ast.walk(copy) if isinstance(n, ast.Name)):
-                    name.id = "imported" if name.id in imported else name.id
+                for used in (n for n in ast.walk(copy) if isinstance(n, ast.Name)):
+                    used.id = "imported" if used.id in imported else used.id
                 args = [arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
                 name = f"{prefix}.{node.name}".lstrip(".")
                 places = [Place(path, name, body[0], n) for n in nodes(ast.Module(body, []))]
@@ -235,4 +235,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--pytest":
         words = ["-q", "-p", "no:cacheprovider", "--timeout=120", *sys.argv[3:]]
         sys.exit(pytest.main(words, plugins=[Plugin(Path(sys.argv[2], "marks"), words)]))
-    main([Path(word).resolve() for word in sys.argv[1:3]], float((*sys.argv[3:], 600)[0]))
+    main([Path(word).resolve() for word in sys.argv[1:3]], float((*sys.argv[3:], "600")[0]))

@@ -21,7 +21,7 @@ PIN = re.compile(r"^(\S+)==([^\s;\\]+)", re.MULTILINE)
 def main() -> None:
     before = _pins(CONSTRAINTS.read_text()) if CONSTRAINTS.exists() else {}
     # uv comes from .venv: the newest one is not needed to find newer versions
-    command = [ROOT / ".venv/bin/uv", "pip", "compile", "--quiet", "--universal", "--upgrade"]
+    command = [str(ROOT / ".venv/bin/uv"), "pip", "compile", "--quiet", "--universal", "--upgrade"]
     command += ["--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.10"]
     command += ["--extra", "dev", "pyproject.toml", "-"]
     build = re.search(r'^requires = \["([^"]+)"\]', (ROOT / "pyproject.toml").read_text(), re.M)
