@@ -115,12 +115,12 @@ CASES = [
         (CAUSE, "no further attempt: 2 hosts are too few"),
     ),
     Case(
-        "a rank failed, and no restart is left",
+        "a rank failed, in a run that was queued without --restarts",
         [report("b", FAILED, record=[begins(1), ended(1, "rank 1 on b: exit code 3"), RunEnded(
-            "rank 1 on b: exit code 3; no restarts are left (--restarts 0)", False)])],
+            "rank 1 on b: exit code 3; it was started without --restarts", False)])],
         "failed", 3,
         ("rank 1 on b exited with code 3",
-         "no further attempt: no restarts are left (--restarts 0)"),
+         "no further attempt: it was started without --restarts"),
     ),
     Case(
         "a user stopped it when an attempt was decided that had not begun",

@@ -149,6 +149,13 @@ def test_what_was_killed_has_no_error_that_could_come_twice(fact: Fact) -> None:
     assert restart_policy.why_none_left(end, 5, 5)
 
 
+def test_restarts_that_nobody_asked_for_are_not_counted() -> None:
+    end = ending(rank("RuntimeError: Connection closed by peer"))
+    none = restart_policy.why_none_left(end, 0, 0)
+    assert none == f"{end.why}; it was started without --restarts"
+    assert restart_policy.why_none_left(end, 2, 2).endswith("no restarts are left (--restarts 2)")
+
+
 def ended(seconds: float, *lost: str) -> AttemptEnded:
     return AttemptEnded(1, True, True, "", "", list(lost), seconds, "")
 

@@ -173,6 +173,8 @@ def why_none_left(end: AttemptEnded, restarts: int, limit: int) -> str:
     number so far."""
     if not end.again:
         return end.why
+    if not limit:
+        return "%s; it was started without --restarts" % end.why
     if restarts >= limit:
         return "%s; no restarts are left (--restarts %d)" % (end.why, limit)
     return ""

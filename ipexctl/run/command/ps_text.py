@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.sizes import duration, format_bytes
+from ipexctl.cli.corrected_command import corrected_command
 from ipexctl.facts.other_runs_facts import LiveRun, add_usage
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
@@ -197,6 +199,8 @@ def show_fetched(report: FetchReport) -> None:
     print_lines(console, not_shown(report.recaps, report.answered))
     for text in (*missing, where):
         print_text(console, text)
+    if command := corrected_command(sys.argv[1:], *report.meant) if any(report.meant) else "":
+        print_text(console, f"  try: {command}")
 
 
 def fetched_document(report: FetchReport) -> dict[str, Any]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.common.result_answers import FolderMark
+from ipexctl.base.located_errors import nearest_files
+from ipexctl.common.result_answers import FolderMark, OutputFiles
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.ps import AskedRun, find_run_of_anybody, map_reporting_hosts
@@ -19,10 +23,13 @@ from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.fetch_outputs import FetchResult, Wish
 from ipexctl.run.watch.run_folder import find_run_folder
 
+_PLAIN = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)  # a host's names that are offered
+
 
 @dataclass(frozen=True)
 class FetchReport(AskedRun):
     fetched: FetchResult
+    meant: tuple[str, str] = ("", "")  # what was typed and matches nothing, and what is like it
 
     @property
     def exit_code(self) -> int:
@@ -80,7 +87,29 @@ def fetch_files(
             without_first = not {*run.about.hosts[:1]}.isdisjoint(removed)
             is_partial = merge or without_first  # the files of rank 0's host are on top
             result = replace(result, words=words, whole=result.whole and not is_partial)
-        return FetchReport(run, fleet.recaps(), len(fleet.alive), result)
+        meant = _find_meant(agents, wish, run.about.cwd) if result.unmatched else ("", "")
+        return FetchReport(run, fleet.recaps(), len(fleet.alive), result, meant)
+
+
+def _find_meant(agents: Mapping[Host, Agent], wish: Wish, cwd: str) -> tuple[str, str]:
+    """Return a typed name that no file has, and the file or folder that was probably meant: one of
+    that name in a folder, or a similar one."""
+    everything = replace(wish, patterns=fetch_outputs.resolve_patterns(cwd, ["**"]))
+    lists = fan_out(
+        tuple(agents), lambda host: fetch_outputs.list_outputs(agents[host], everything), forks=16
+    )
+    listed = (answer for answer in lists.values() if isinstance(answer, OutputFiles))
+    paths = {posixpath.relpath(path, cwd or ".") for answer in listed for path, _ in answer.files}
+    paths |= {parent for path in paths if (parent := posixpath.dirname(path))}
+    plain = sorted(filter(_PLAIN.fullmatch, paths))
+    for name in wish.named or ():
+        deeper = [path for path in plain if path.endswith(f"/{name}")]
+        similar = nearest_files(name, plain)
+        suffix = posixpath.splitext(name)[1]
+        similar.sort(key=lambda path: posixpath.splitext(path)[1] != suffix)
+        if deeper or similar:
+            return name, [*deeper, *similar][0]
+    return "", ""
 
 
 def _choose_folder_hosts(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host], list[str]]:

@@ -146,6 +146,7 @@ class FetchResult:
     size: int = 0
     whole: bool = False
     new: int = 0  # files that `dest` did not have
+    unmatched: bool = False  # all hosts were asked, and no file matches
 
 
 def fetch_outputs(
@@ -158,7 +159,7 @@ def fetch_outputs(
         return FetchResult((f"outputs: not fetched ({e.strerror or e}); they are on the hosts",))
 
     budget = Budget(wish.limit, ENTRIES)
-    lists = fan_out(tuple(agents), lambda host: _list_outputs(agents[host], wish), forks=16)
+    lists = fan_out(tuple(agents), lambda host: list_outputs(agents[host], wish), forks=16)
     owners = _find_path_owners(lists, wish)
     listed_files = sum(len(row.files) for row in lists.values() if isinstance(row, OutputFiles))
     if wish.merge and (apart := listed_files - len(owners)):
@@ -196,7 +197,7 @@ def fetch_outputs(
             why += f"; in folders: {quote(tuple(f'**/{pattern}' for pattern in wish.patterns))}"
         with suppress(OSError):  # it may contain folders
             outputs.rmdir()
-        return FetchResult((f"outputs: {why}", *words))
+        return FetchResult((f"outputs: {why}", *words), unmatched=complete)
     new, replaced = files, list[str]()
     if wish.dest:
         try:
@@ -265,7 +266,7 @@ def _create_folder(folder: Path) -> Path:
             return outputs
 
 
-def _list_outputs(agent: Agent, wish: Wish) -> OutputFiles:
+def list_outputs(agent: Agent, wish: Wish) -> OutputFiles:
     request = {**_compose_request(agent, wish), "patterns": list(wish.patterns)}
     done = agent.call("run_files.result_files.list", request, timeout=120).done
     return done.read(OutputFiles)
