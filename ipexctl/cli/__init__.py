@@ -192,7 +192,7 @@ def _spell_for_click(args: list[str]) -> list[str]:
 def report_error(e: IpexctlError) -> None:
     """Print an error on stderr; with `--json` also on stdout for programs."""
     if any(e.meant):
-        from ipexctl.cli.corrected_command import add_corrected_command
+        from ipexctl.local.corrected_command import add_corrected_command
 
         words = sys.argv[1:]
         has_script = bool(words) and declaration_of(words[0]).pasted is not None

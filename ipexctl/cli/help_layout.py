@@ -166,7 +166,7 @@ class HelpGroup(TyperGroup):
         try:
             ctx.fail(f"No such command '{args[0]}'.{guess}")
         except Exception as e:
-            from ipexctl.cli.corrected_command import corrected_command
+            from ipexctl.local.corrected_command import corrected_command
 
             _fold_message(e, [corrected_command(sys.argv[1:], args[0], near)] if near else [])
             raise
@@ -216,7 +216,7 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> list[str]:
         if error.param is not None and error.param.param_type_name == "argument":
             error.param_hint = error.param.make_metavar(ctx=context).removesuffix("...")
         if error.param_hint == "SCRIPT":
-            from ipexctl.cli.corrected_command import commands_with_script
+            from ipexctl.local.corrected_command import commands_with_script
 
             if commands := commands_with_script(sys.argv[1:]):
                 error.message = ""
@@ -246,7 +246,7 @@ def _fold_message(error: Any, commands: Sequence[str]) -> None:
 
 
 def _unknown_option(context: Any, error: Any, words: list[str], names: set[str]) -> list[str]:
-    from ipexctl.cli.corrected_command import command_of_launcher, corrected_command
+    from ipexctl.local.corrected_command import command_of_launcher, corrected_command
 
     typed = error.option_name
     if len(typed) == 2:  # Click reads -pnp as -p -n -p

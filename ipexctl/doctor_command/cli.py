@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -72,11 +71,6 @@ def doctor(
         alone = not (wanted.fix or wanted.print)
         _check_html(wanted.html, alone=alone, as_text=as_text is None)
     report = run_doctor(target, root, DoctorOptions(wanted.level, wanted.python))
-    if any(any(down.meant) for down in report.down):
-        from ipexctl.cli.corrected_command import with_corrected_commands
-
-        words = (*target.typed.options, *target.typed.script)
-        report = replace(report, down=with_corrected_commands(report.down, words))
     if wanted.print:
         from ipexctl.doctor_command.fixes import show_play, show_scripts
 

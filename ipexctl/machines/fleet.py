@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 from ipexctl import trace
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState
+from ipexctl.base.shell_line import shell_line
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import last_outcome
+from ipexctl.local.corrected_command import with_corrected_commands
 from ipexctl.machines import agent_sources
 from ipexctl.machines.agent import TOTAL, Agent
 from ipexctl.machines.agent_start import Ahead, start_host_agent
@@ -159,8 +161,11 @@ class Fleet:
 
     @property
     def failures(self) -> tuple[HostDown, ...]:
-        """The failed hosts in order of failure, with hints that carry the user's options."""
-        return tuple(spelled_downs(tuple(self.downs.values()), self.target, self.root))
+        """The failed hosts in order of failure, with hints that carry the user's options, and the
+        corrected command where a word of it was probably another."""
+        downs, typed = tuple(self.downs.values()), self.target.typed
+        spelled = spelled_downs(downs, self.target, self.root)
+        return with_corrected_commands(spelled, (*typed.options, *typed.script))
 
     def without_downs(self) -> str:
         """Return the command as it was typed for the reachable hosts; "" if these are none or all,
@@ -200,7 +205,8 @@ def _hosts_of(target: Target, root: str) -> Inventory:
 
 
 def recap_of(down: HostDown, seconds: float) -> HostResult:
-    notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
+    hint = "\n".join(map(shell_line, down.hint.splitlines()))
+    notes = tuple(text for text in (down.why, hint and f"try: {hint}") if text)
     return HostResult(down.host, down.state, down.what, seconds, notes, slug=down.slug)
 
 

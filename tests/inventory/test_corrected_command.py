@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.cli.corrected_command import add_corrected_command
 from ipexctl.errors import InputError, unknown_value
+from ipexctl.local.corrected_command import add_corrected_command
 from tests.pastable import why_not_pastable
 
 HOSTS = "node01\nnode02\n"
@@ -95,3 +95,17 @@ def test_doctor_offers_the_corrected_command_for_a_host_that_is_probably_another
     fixes = [line[6:] for line in done.stdout.splitlines() if line.startswith("  fix ")]
     assert len([line for line in fixes if line.removeprefix("# ").startswith(first)]) == 1
     assert [why_not_pastable(line) for line in fixes] == [""] * len(fixes)
+
+
+@pytest.mark.parametrize("command", ["data push src", "install", "data ls", "ps", "logs bert"])
+def test_so_does_every_command_on_hosts(shell, command):
+    shell.write("cfg", CONFIG)
+    shell.write("ipexctl.toml", "ssh_config = 'cfg'\n")
+    shell.write("src/a.txt", "a\n")
+    done = shell(*command.split(), "-H", "nod01.invalid", "-F", "cfg")
+    assert done.returncode == 4
+    first, _, rest = (done.stdout + done.stderr).partition("try: ")[2].partition("\n")
+    assert first == f"ipexctl {command} -H node01.invalid -F cfg", done
+    assert rest.strip().startswith("# correct nod01.invalid, or give its address"), done
+    done = shell(*command.split(), "-H", "xyz.invalid", "-F", "cfg")
+    assert "try: # correct xyz.invalid, or give" in done.stdout + done.stderr, done

@@ -207,9 +207,9 @@ def stacks(
       ipexctl stacks
       ipexctl stacks --python 3.9 --isa avx2   # what fits such hosts
     """
-    from ipexctl.cli.corrected_command import corrected_command
     from ipexctl.errors import EXIT_NOTHING_FITS
     from ipexctl.install.command.stacks_text import stack_table_text, stacks_document
+    from ipexctl.local.corrected_command import corrected_command
     from ipexctl.local.shipped_tables import stack_rows
     from ipexctl.stack import table_view
     from ipexctl.stack.selection import check_request

@@ -11,9 +11,9 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.sizes import duration, format_bytes
-from ipexctl.cli.corrected_command import corrected_command
 from ipexctl.facts.other_runs_facts import LiveRun, add_usage
 from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.corrected_command import corrected_command
 from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
 from ipexctl.run.command.ps_table import (
     STATE_COLOURS,
