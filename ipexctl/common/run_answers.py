@@ -27,6 +27,7 @@ class JournalSummary(Message):
     own: "list[Fact]" = []  # the same from this host alone, used if no host has the hub's
     cut: "list[tuple[Line, float]]" = []  # which hosts do not reach each other, for how long
     stall: "float | None" = None  # seconds without progress, of a run that is stalled
+    progressed: "float | None" = None  # of such a run: when its ranks last made progress
     look: "Any" = None  # what its ranks here did then: run/hang/evidence.py
     ends: "list[Fact]" = []  # of ranks until then; later ends follow from how the run was ended
 

@@ -53,7 +53,7 @@ class Exit(Message):
     code: "int | None"
     signal: "int | None" = None
     lost: bool = False  # its wrapper was killed and reported nothing
-    hints: "tuple[str, ...]" = ()  # what its host knows besides: see run/outcome/run_state.py
+    hints: "tuple[str, ...]" = ()  # what its host knows besides: see run/outcome/rank_states.py
     usage: "Usage | None" = None
     at_exit: "int | None" = None  # the signal that ended Python after the script had ended
 

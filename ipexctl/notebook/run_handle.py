@@ -18,6 +18,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.jobs.metrics import RankPoint
 from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.output.training_state import Training, TrainingProgress
 from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.watch.metric_formats import metric_formats
@@ -37,7 +38,7 @@ class RunStatus:
 
     @property
     def state(self) -> str:
-        return self.run.state.value
+        return self.run.phase.value
 
     @property
     def cause(self) -> str:
@@ -144,12 +145,20 @@ class RunHandle:
 
     @property
     def state(self) -> str:
-        """The state: running, stopping, restarting, done, failed, stopped or lost."""
+        """The state, as in `ipexctl ps`."""
+        return self._read_state().phase.value
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._read_state().over
+
+    def _read_state(self) -> RunState:
         from ipexctl.machines.fleet import Fleet
         from ipexctl.run.jobs.ps import NEWEST, find_run
 
         with Fleet(self._target, self._root) as fleet:
-            return find_run(fleet, self.id, newest=NEWEST).state.value
+            return find_run(fleet, self.id, newest=NEWEST).state
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -193,7 +202,7 @@ class RunHandle:
         outcome = wait_for_run(self._target, self.id, self._root, timeout)
         if not outcome.run.over:
             raise RunContinues(
-                f"{self.id} is {outcome.run.state.value} after {duration(timeout or 0)}",
+                f"{self.id} is {outcome.run.phase.value} after {duration(timeout or 0)}",
                 hint="run.status() shows it, run.stop() stops it",
                 slug="run-continues",
             )
@@ -203,7 +212,7 @@ class RunHandle:
         """Stop the run: Ctrl-C to its ranks and `seconds` for them to end. Returns its state."""
         from ipexctl.run.jobs.ps import stop_run
 
-        return stop_run(self._target, self.id, seconds, self._root).run.state.value
+        return stop_run(self._target, self.id, seconds, self._root).run.phase.value
 
     def report(self, path: str | Path | None = None) -> Path | None:
         """Write the report of the run, an HTML file, and return its path."""
@@ -226,7 +235,7 @@ class RunList(list[RunHandle]):
     def _repr_html_(self) -> str:
         head = table_row(["run", "name", "state", "ranks", "hosts", "first cause"], "th")
         rows = [
-            table_row((run.id, a.name, run.state.value, str(a.ranks), fold(a.hosts), cause))
+            table_row((run.id, a.name, run.phase.value, str(a.ranks), fold(a.hosts), cause))
             for run in self._runs
             for a in (run.about,)
             for cause in (SecretMask((), a.command).mask_text(run.cause),)

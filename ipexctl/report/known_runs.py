@@ -27,7 +27,9 @@ from ipexctl.report.material.report_material import Attempt, measure_seconds
 from ipexctl.report.run_report import make_attempt, read_document, time_of_id, with_output
 from ipexctl.run.jobs.logs import LARGEST, SILENCE
 from ipexctl.run.jobs.metrics import MetricReader, RankPoint
-from ipexctl.run.outcome.listed_runs import RUN_ID, About, ListedRun, ListedState
+from ipexctl.run.outcome.host_reports import About
+from ipexctl.run.outcome.listed_runs import RUN_ID, ListedRun
+from ipexctl.run.outcome.run_state import Phase, RunState
 from ipexctl.run.output.rank_lines import Lines, LogTimes
 from ipexctl.run.plan.launch import YOURS
 
@@ -98,7 +100,7 @@ def _known_by_hosts(
 ) -> KnownRun:
     attempt = make_attempt(attempts[0], records)
     seconds = measure_seconds(attempts[-1], attempt.run)
-    run = replace(attempt.run, seconds=seconds, began=attempts[-1].began)
+    run = replace(attempt.run.lasting(seconds), began=attempts[-1].began)
     (attempt,) = with_output([attempt], {run.id: _reporting_points(points)})
     inputs, argv = attempt.of_run, attempt.argv
     host = next((record.inputs for record in attempt.records if record.inputs), None)
@@ -172,14 +174,15 @@ def _read_folder(folder: Path, attempts: int) -> KnownRun:
     names = tuple(plain(host.get("name"), 255) for host in hosts)
     about = About(plain(plan.get("name")), names, int(plan.get("world_size", 0)), quote(argv))
     code, interrupted = result.get("exit_code"), result.get("ended_by") == "interrupted"
-    state = ListedState.LOST if code is None else ListedState.DONE
+    phase = Phase.LOST if code is None else Phase.DONE
     if code:
-        state = ListedState.STOPPED if interrupted else ListedState.FAILED
+        phase = Phase.STOPPED if interrupted else Phase.FAILED
     began = time_of_id(folder.name)
     # when the first of several attempts began is not recorded here
     seconds = number_or_none(result.get("seconds")) or 0.0 if attempts == 1 else 0.0
     cause = f"exit code {code}: {plain(result.get('cause'))}" if code else ""
-    run = ListedRun(folder.name, about, state, began, seconds, 0, 0, None, cause, (), None)
+    state = RunState(phase, since=began + seconds if began else 0.0, seconds=seconds)
+    run = ListedRun(folder.name, about, state, began, 0, 0, cause, (), None)
     points: PointsByRank = {}
     for rank, host, path in _edge_logs(folder):
         data = read_prefix(path, MOST_LOG)

@@ -10,7 +10,7 @@ from ipexctl.base.values import texts_of
 from ipexctl.report.material.host_record import indented_text
 from ipexctl.report.material.report_material import Material
 from ipexctl.report.sections import SECTIONS
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.output.rank_lines import without_colour
 
 LONGEST = 400  # characters of a text
@@ -22,11 +22,11 @@ def report_document(material: Material) -> dict[str, Any]:
         "run": run.id,
         "name": run.about.name,
         "command": run.about.command,
-        "state": run.state.value,
+        "state": run.phase.value,
     }
     for section in SECTIONS.values():
         document |= section.section_document(material)
-    now = run.queue_text if run.state is ListedState.QUEUED else "the run continues"
+    now = run.queue_text if run.phase is Phase.QUEUED else "the run continues"
     as_of = [] if run.over else [f"As of {material.made}, when this page was made: {now}."]
     warnings = (material.last.result or {}).get("warnings")
     document |= {

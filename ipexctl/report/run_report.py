@@ -164,7 +164,7 @@ def make_attempt(
     """Return an attempt until now, with its hosts' records in the order of the hosts."""
     order = {name: number for number, name in enumerate(run.about.hosts)}
     records = sorted(records, key=lambda record: order.get(record.host, 0))
-    run = replace(run, seconds=run.seconds_at(time.time()))
+    run = run.lasting(run.seconds_at(time.time()))
     return Attempt(run, tuple(records), result=result)
 
 
@@ -259,7 +259,7 @@ def show_report(result: RunReport) -> None:
     if result.comparison is not None:
         out = stdout_console() if result.path else stderr_console()
         print_text(out, "\n".join(difference_lines.comparison_lines(result.comparison)))
-    show_page(result, f"{result.run.id}, {result.run.state.value}")
+    show_page(result, f"{result.run.id}, {result.run.phase.value}")
 
 
 def show_page(result: WrittenReport, text: str) -> None:

@@ -52,9 +52,10 @@ from ipexctl.run.outcome.listed_checkpoints import (
     describe_skipped,
     explain_beginning,
 )
-from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, shorten_end
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import describe_foreign
 from ipexctl.run.outcome.run_result import DetachedRun, RunResult
+from ipexctl.run.outcome.run_state import describe_unbegun, shorten_end
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
@@ -142,7 +143,7 @@ def attach_and_follow(
         command = notify.value if notify else ""
         painter.notifier = EventNotifier(target, command, root, run.about.name, painter.note)
         try:
-            if run.kept or run.queued or run.later or run.attempt > 1 or run.settled:
+            if run.kept or run.queued or run.later or run.attempt > 1 or run.state.recorded:
                 away = set(fleet.downs)
                 attempts = Attempts(fleet, run.first_id, painter, interrupts, silent=away)
                 with attempts.watch_returned_hosts():
@@ -324,7 +325,7 @@ class Attempts:
         """Return the run's place in the queue, or where it has begun. Its keepers have to start,
         and to agree on which of them leads."""
         began, run = time.monotonic(), self._read_run()
-        while not (run and (run.waits if run.queued else run.alive)):
+        while not (run and (run.state.waits if run.queued else run.alive)):
             if time.monotonic() - began > WAITS:
                 break
             time.sleep(SOON)
@@ -336,7 +337,7 @@ class Attempts:
     def _note_waits(self, previous: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""
         run = self._read_run()
-        waits = run.waits if run else ""
+        waits = run.state.waits if run else ""
         if waits and waits.partition(" (")[0] != previous.partition(" (")[0]:
             self.painter.note(waits)
         return waits or previous
@@ -403,7 +404,7 @@ def attach_to_run(
     keys = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
     if signal.SIGINT in interrupts.leaving:
         keys = "Ctrl-C leaves it running"
-    state = f"{run.id} has ended: {run.state.value}"
+    state = f"{run.id} has ended: {run.phase.value}"
     painter.note(state if run.over else f"attached to {run.id}: {keys}")
     painter.planned(run.id, plan)
     options = replace(options, restarts=restarts, name=run.about.name)

@@ -35,8 +35,8 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import PruneLimits, read_limits
 from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter
+from ipexctl.run.outcome.host_reports import checked_name
 from ipexctl.run.outcome.line_filter import Choice
-from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.run_choice import describe_owner, free_name
 from ipexctl.run.outcome.run_result import DetachedRun, LocalRunFolder, RunResult
 from ipexctl.run.output.rank_lines import without_colour

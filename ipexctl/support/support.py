@@ -212,7 +212,7 @@ def _result_document(run: ListedRun) -> dict[str, Any]:
     verdict = run.verdict
     return {
         **_named_attributes(run, _RUN),
-        "state": run.state.value,
+        "state": run.phase.value,
         "about": _named_attributes(run.about, _ABOUT),
         "verdict": verdict and _named_attributes(verdict, _VERDICT),
         "first": verdict and verdict.first and _named_attributes(verdict.first, _END),

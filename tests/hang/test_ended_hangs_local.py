@@ -50,7 +50,7 @@ def test_which_rank_hung_where_is_part_of_how_the_run_ended(here: Here, how: str
     limit = ["--timeout", "30"] if how == "timeout" else []
     run = here.start("--name", "bert", *limit, "hang.py")
     seen = [why(here)]
-    while seen[-1][1]["state"] == "running":
+    while seen[-1][1]["state"] in ("starting", "running", "stalled"):
         if how != "timeout" and (seen[-1][1]["quiet_seconds"] or 0) >= QUIET:
             break
         time.sleep(2.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipexctl.common.run_events import RanksLooked, Stalled
-from ipexctl.run.outcome.run_state import RankEnd, RunState
+from ipexctl.run.outcome.rank_states import RankEnd, RankStates
 from ipexctl.run.watch.run_output import PATIENCE, StallNotes
 from tests.hang.looks import SLEEP, late, waits
 from tests.run.test_output_pure import made_plan
@@ -22,7 +22,7 @@ class Notes:
 def stalled() -> tuple[StallNotes, Notes]:
     """Four ranks on two hosts, n0 and n1; rank 3 sleeps."""
     plan, painter = made_plan(4, 2), Notes()
-    state = RunState(plan, started={0, 1, 2, 3})
+    state = RankStates(plan, started={0, 1, 2, 3})
     notes = StallNotes(state, painter, "bert")  # type: ignore[arg-type]
     first, second = (host.host for host in plan.hosts)
     notes.add_look(first, RanksLooked(5, [waits(0), waits(1)]))

@@ -12,7 +12,7 @@ from ipexctl.common.run_answers import JournalSummary, RunList
 from ipexctl.doctor.report.finding import Finding, Severity, do, scripted_sudo
 from ipexctl.doctor.report.fix_plan import fix_play
 from ipexctl.errors import printable_text
-from ipexctl.run.outcome import listed_runs
+from ipexctl.run.outcome import host_reports, listed_runs
 from ipexctl.run.output.short_paths import shorten_paths
 from tests.made import run_row
 from tests.refused import refused
@@ -65,7 +65,7 @@ def test_what_is_shown_of_a_host_has_no_other_end_of_a_line(end: str) -> None:
 )
 def test_a_run_id_that_ipexctl_never_made_is_no_run(run: str) -> None:
     """It becomes the name of a folder here, and a word of commands to paste."""
-    part = listed_runs.read_on_host("n0", run_row(run, alive=True))
+    part = host_reports.read_on_host("n0", run_row(run, alive=True))
     assert listed_runs.merge_runs([part]) == ()
 
 
@@ -77,7 +77,7 @@ def test_an_odd_value_of_an_answer_is_one_error_with_host_and_field() -> None:
 
 def test_a_name_that_no_run_can_have_is_none() -> None:
     row = run_row("20260101-000000-000001", journal=JournalSummary(about={"name": "$(id)"}))
-    assert listed_runs.read_on_host("n0", row).about.name == ""
+    assert host_reports.read_on_host("n0", row).about.name == ""
 
 
 @pytest.mark.timeout(300)

@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl import __version__
 from ipexctl.remote.run_files import journal
-from ipexctl.run.outcome import listed_runs
+from ipexctl.run.outcome import run_state
 from tests.hub.test_detach_local import slug
 from tests.run.test_ps_local import LONG, Here
 from tests.run.test_ps_local import here as here  # noqa: PLC0414  a fixture
@@ -22,7 +22,7 @@ Change = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 def test_the_format_that_is_written_is_the_one_that_is_understood() -> None:
-    assert journal.VERSION == listed_runs.FORMAT
+    assert journal.VERSION == run_state.FORMAT
 
 
 def file_of(here: Here) -> Path:

@@ -31,8 +31,9 @@ from ipexctl.run.command.why_text import show_why, why_lines
 from ipexctl.run.follow_attempts import describe_attempts
 from ipexctl.run.jobs import ps
 from ipexctl.run.jobs.why import Why
-from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import ListedRun, RunOnHost, merge_runs
+from ipexctl.run.outcome import host_reports
+from ipexctl.run.outcome.host_reports import RunOnHost
+from ipexctl.run.outcome.listed_runs import ListedRun, merge_runs
 from ipexctl.run.outcome.run_choice import Caller, choose_run
 from tests.made import run_row, start_order
 
@@ -80,7 +81,7 @@ def report(
     run_id = run_id_of(RUN, number)
     recorded = run_list.summarize_attempts([*record], run_id)
     said = run_row(run_id, host, journal=summary, record=recorded, **more)
-    return listed_runs.read_on_host(host, said, known_failures)
+    return host_reports.read_on_host(host, said, known_failures)
 
 
 @dataclass
@@ -174,7 +175,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_all_commands_say_how_the_record_has_the_end_of_a_run(case: Case) -> None:
     (run,) = merge_runs(case.reports)
-    assert (run.state.value, run.exit_code) == (case.state, case.code)
+    assert (run.phase.value, run.exit_code) == (case.state, case.code)
     assert run.end_texts == case.texts
     assert run.cause == (case.texts[0] if case.texts else "")
     assert run_document(run)["cause"] == (run.cause or None)
@@ -219,14 +220,14 @@ def test_only_an_attempt_that_another_one_followed_says_so() -> None:
     first, last = both_attempts()
     said = [" ".join(why_lines(Why(run, (), 1, 0.0), 80)) for run in (first, last)]
     assert ["another attempt followed" in text for text in said] == [True, False]
-    assert (first.no_further, last.no_further) == ("", "2 hosts are too few")
+    assert (first.state.no_further, last.state.no_further) == ("", "2 hosts are too few")
 
 
 def test_of_a_run_that_was_stopped_only_the_last_attempt_that_is_listed_says_so() -> None:
     rows = [report("b", LOST, record=STOPPED_AT_ONCE, number=number) for number in (1, 2)]
     last, first = merge_runs(rows)
-    assert (first.state.value, first.cause) == ("failed", CAUSE)
-    assert (last.state.value, last.cause) == ("stopped", "stopped by ann@desk")
+    assert (first.phase.value, first.cause) == ("failed", CAUSE)
+    assert (last.phase.value, last.cause) == ("stopped", "stopped by ann@desk")
 
 
 def test_an_attempt_that_did_not_begin_is_named_where_it_is_asked_for() -> None:

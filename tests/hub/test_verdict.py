@@ -42,8 +42,9 @@ from ipexctl.common.run_events import (
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.run.jobs import ps
-from ipexctl.run.outcome import listed_runs, verdict
-from ipexctl.run.outcome.listed_runs import About, ListedState, RunOnHost
+from ipexctl.run.outcome import host_reports, listed_runs, verdict
+from ipexctl.run.outcome.host_reports import About, RunOnHost
+from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.outcome.verdict import Verdict
 from tests.made import run_row
 
@@ -107,7 +108,7 @@ def part(
     ]
     summary = run_list.summarize_journal(written)
     said = run_row("20260101-000000-000001", name, alive=alive, journal=summary)
-    return listed_runs.read_on_host(target or name, said, known_failures)
+    return host_reports.read_on_host(target or name, said, known_failures)
 
 
 def kept(facts: list[Fact]) -> Verdict | None:
@@ -197,21 +198,21 @@ def test_whoever_watches_and_whoever_asks_later_get_one_verdict(
 @pytest.mark.parametrize(
     ("records", "state", "code", "ended_by"),
     [
-        ([], ListedState.LOST, 121, "unknown"),  # power was cut
-        ([OwnRankEnded(1, Exit(3))], ListedState.FAILED, 3, "rank-failed"),
-        ([RanksSignalled("ann (ipexctl stop)")], ListedState.STOPPED, 130, "interrupted"),
-        ([FactNoted(ALONE)], ListedState.FAILED, 121, "controller-lost"),
-        ([FactNoted(LOST)], ListedState.FAILED, 121, "host-lost"),
+        ([], Phase.LOST, 121, "unknown"),  # power was cut
+        ([OwnRankEnded(1, Exit(3))], Phase.FAILED, 3, "rank-failed"),
+        ([RanksSignalled("ann (ipexctl stop)")], Phase.STOPPED, 130, "interrupted"),
+        ([FactNoted(ALONE)], Phase.FAILED, 121, "controller-lost"),
+        ([FactNoted(LOST)], Phase.FAILED, 121, "host-lost"),
         ([ResultNoted(NOT_TOGETHER), FactNoted(WELL)],
-         ListedState.FAILED, 125, "not-together"),
+         Phase.FAILED, 125, "not-together"),
     ],
 )  # fmt: skip
 def test_every_run_that_has_ended_has_a_state_and_a_code(
-    records: list[JournalRecord], state: ListedState, code: int, ended_by: str
+    records: list[JournalRecord], state: Phase, code: int, ended_by: str
 ) -> None:
     (run,) = listed_runs.merge_runs([part("a", *records)])
     assert run.verdict
-    assert (run.state, run.exit_code, run.verdict.ended_by) == (state, code, ended_by)
+    assert (run.phase, run.exit_code, run.verdict.ended_by) == (state, code, ended_by)
 
 
 def lost(host: str, why: str, at: float) -> WrittenRecord:
@@ -289,12 +290,12 @@ def test_the_record_of_the_run_says_which_host_was_lost(
 def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agree() -> None:
     parts = [part("a", lost("b", SILENT, 12)), part("b", lost("a", SILENT, 12))]
     (run,) = listed_runs.merge_runs(recorded(one, kept=True) for one in parts)
-    assert run.state is ListedState.RESTARTING and not lost_in(run.cause)
+    assert run.phase is Phase.RESTARTING and not lost_in(run.cause)
     (run,) = listed_runs.merge_runs(recorded(one, kept=True, lost=["b"]) for one in parts)
-    assert run.state is ListedState.RESTARTING and lost_in(run.cause) == ["b"]
+    assert run.phase is Phase.RESTARTING and lost_in(run.cause) == ["b"]
     over = [recorded(one, kept=True, lost=["b"], settled=True) for one in parts]
     (run,) = listed_runs.merge_runs(over)  # whatever a keeper that was away looks for
-    assert run.state is ListedState.FAILED
+    assert run.phase is Phase.FAILED
     (run,) = listed_runs.merge_runs(parts)  # no keeper can decide more
     assert lost_in(run.cause)
 
@@ -303,9 +304,9 @@ def test_a_run_whose_next_attempt_is_recorded_but_not_there_yet_is_not_over() ->
     later = [FurtherAttempt(2, ["a", "c"], ran=False)]
     parts = [recorded(part(name, lost("b", SILENT, 12)), kept=True, further=later) for name in "ac"]
     (run,) = listed_runs.merge_runs(parts)
-    assert (run.state, run.over) == (ListedState.RESTARTING, False)
+    assert (run.phase, run.over) == (Phase.RESTARTING, False)
     (run,) = listed_runs.merge_runs(recorded(one, kept=False) for one in parts)  # no keeper is left
-    assert run.state is ListedState.FAILED
+    assert run.phase is Phase.FAILED
 
 
 def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_answer() -> None:
@@ -324,17 +325,17 @@ def lost_in(cause: str) -> list[str]:
 def test_a_run_that_is_done_by_its_record_is_done_whatever_its_last_hosts_saw() -> None:
     parts = [part(name, lost("a", SILENT, 12)) for name in "bc"]
     (run,) = listed_runs.merge_runs([recorded(parts[0], done=True), parts[1]])
-    assert (run.state, run.exit_code, run.cause) == (ListedState.DONE, 0, "")
+    assert (run.phase, run.exit_code, run.cause) == (Phase.DONE, 0, "")
 
 
 def test_a_run_whose_hosts_here_were_cut_off_is_lost_unless_one_knows_that_it_is_done() -> None:
     here = recorded(part("b", lost("a", SILENT, 12)), cut_off=True)
     (run,) = listed_runs.merge_runs([here])
-    assert (run.state, run.exit_code) == (ListedState.LOST, 121)
+    assert (run.phase, run.exit_code) == (Phase.LOST, 121)
     (run,) = listed_runs.merge_runs([here, part("c", lost("a", SILENT, 12))])  # c knows the end
-    assert run.state == ListedState.FAILED
+    assert run.phase == Phase.FAILED
     (run,) = listed_runs.merge_runs([here, recorded(part("c", lost("a", SILENT, 12)), done=True)])
-    assert (run.state, run.exit_code) == (ListedState.DONE, 0)
+    assert (run.phase, run.exit_code) == (Phase.DONE, 0)
 
 
 def test_what_the_command_of_the_run_said_stays_its_cause() -> None:
@@ -352,7 +353,7 @@ def test_of_hosts_that_share_their_home_only_the_one_that_runs_it_counts(order: 
     started = OwnRankStarted(0)
     parts = [part("a", started, target=host, alive=host == "a") for host in ("a", "h5", "h6")]
     (run,) = listed_runs.merge_runs([parts[i] for i in order])
-    assert (run.state, run.alive, run.started) == (ListedState.RUNNING, ("a",), 1)
+    assert (run.phase, run.alive, run.started) == (Phase.RUNNING, ("a",), 1)
     assert [(one.host, one.target) for one in run.seen] == [("a", "a")]
     (over,) = listed_runs.merge_runs([part("a", target=host) for host in ("h5", "a", "h6")])
     assert [one.target for one in over.seen] == ["a"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.outcome.first_cause import known_cause
+from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
-from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.plan.launch import LaunchPlan
 
 PLAN = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")

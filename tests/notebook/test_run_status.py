@@ -16,7 +16,9 @@ from ipexctl.machines.target import Target
 from ipexctl.notebook.run_handle import RunList, RunStatus, ShownText, metric_rows
 from ipexctl.run.jobs import metrics
 from ipexctl.run.jobs.metrics import Metrics, RankPoint
-from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
+from ipexctl.run.outcome.host_reports import About
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import Phase, RunState
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.output.metric_lines import Point
 from ipexctl.run.output.training_state import TrainingProgress
@@ -35,11 +37,10 @@ def test_an_unknown_argument_is_refused_with_the_one_that_is_near(verb):
         Cluster().do(RunStep("train.py", detach=True, outputs=("out",)))
 
 
-def a_run(state: ListedState = ListedState.FAILED, cause: str = HOSTILE) -> ListedRun:
+def a_run(phase: Phase = Phase.FAILED, cause: str = HOSTILE) -> ListedRun:
     verdict = Verdict(1, "rank-failed", cause)
-    return ListedRun(
-        "20260101-000000-abcdef", ABOUT, state, 1.0, 12.0, 2, 0, verdict, HOSTILE, (), None
-    )
+    state = RunState(phase, verdict, seconds=12.0)
+    return ListedRun("20260101-000000-abcdef", ABOUT, state, 1.0, 2, 0, HOSTILE, (), None)
 
 
 def test_a_notebook_shows_no_secret_of_a_run() -> None:
@@ -83,7 +84,7 @@ def test_a_status_has_what_matters_first() -> None:
     assert texts[texts.index("speed") + 1] == "4.2 steps/s"
     assert texts[texts.index("loss") + 1] == "2 -> 0.5"
     assert (status.state, status.cause, status.rate) == ("failed", HOSTILE, 4.2)
-    bare = RunStatus(a_run(ListedState.RUNNING, ""), 3.0)
+    bare = RunStatus(a_run(Phase.RUNNING, ""), 3.0)
     assert repr(bare) == f"{bare.run.id}: running, 2 ranks on node[01-02], 3 s"
 
 
@@ -92,9 +93,7 @@ def test_a_status_has_the_losses_and_the_rate_of_the_first_rank(monkeypatch) -> 
         RankPoint("node01", 0, i, Point(step=i, total=20, loss=1 / i), float(i))
         for i in range(1, 11)
     ]
-    found = Metrics(
-        a_run(ListedState.RUNNING, ""), (), 2, (*points, replace(points[-1], time=None))
-    )
+    found = Metrics(a_run(Phase.RUNNING, ""), (), 2, (*points, replace(points[-1], time=None)))
     monkeypatch.setattr(metrics, "read_metrics", lambda *asked: found)
     status = RunHandle(Target(), found.run.id).status()
     assert (status.progress.step, status.progress.total, status.rate) == (10, 20, 1.0)

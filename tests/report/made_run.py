@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from ipexctl.common.journal_records import InputsNoted, PartEnded, WrittenRecord
@@ -12,8 +13,10 @@ from ipexctl.report.comparison.run_difference import Difference, RunComparison
 from ipexctl.report.material import host_record
 from ipexctl.report.material.host_record import HostRecord, Printed
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
-from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.outcome.host_reports import About
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.rank_states import RankEnd
+from ipexctl.run.outcome.run_state import Phase, RunState
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.pace.run_speed import Counted, measure_speed
 from ipexctl.run.plan.launch import LaunchPlan
@@ -33,20 +36,23 @@ def names(hosts: int) -> tuple[str, ...]:
     return tuple(f"node{n:02d}" for n in range(1, hosts + 1))
 
 
-def made(
-    state: ListedState = ListedState.DONE, *, hosts: int = 2, ppn: int = 1, **more: Any
-) -> ListedRun:
-    """`more`: fields of Run, or `command`."""
+STATE_FIELDS = {field.name for field in fields(RunState)}
+
+
+def made(phase: Phase = Phase.DONE, *, hosts: int = 2, ppn: int = 1, **more: Any) -> ListedRun:
+    """`more`: fields of ListedRun or of its state, or `command`."""
     command = more.pop("command", "train.py")
-    verdict = Verdict(0, "ranks", "") if state is ListedState.DONE else None
-    if state is ListedState.FAILED:
+    verdict = Verdict(0, "ranks", "") if phase is Phase.DONE else None
+    if phase is Phase.FAILED:
         end = RankEnd(1, "node02", 1, None)
         verdict = Verdict(1, "rank-failed", "rank 1 on node02 exited with code 1", end)
     base = {
-        "id": "20260101-120000-abcdef", "state": state, "began": 1000.0, "seconds": 60.0,
-        "started": hosts * ppn, "ok": hosts * ppn, "verdict": verdict, "last": "", "seen": (),
-        "bytes": None,
+        "id": "20260101-120000-abcdef", "began": 1000.0, "started": hosts * ppn,
+        "ok": hosts * ppn, "last": "", "seen": (), "bytes": None,
     }  # fmt: skip
+    of_state = {"verdict": verdict, "seconds": 60.0}
+    of_state |= {name: more.pop(name) for name in STATE_FIELDS & more.keys()}
+    more = {"state": RunState(phase, **of_state), **more}
     about = About("bert", names(hosts), hosts * ppn, command, "ann@desk", "/home/ann/bert")
     return ListedRun(about=about, **{**base, **more})
 

@@ -33,7 +33,7 @@ from ipexctl.report.many.run_table import (
 from ipexctl.report.many.runs_text import csv_text, rank_runs, table_lines
 from ipexctl.report.material.host_record import Printed
 from ipexctl.report.material.metric_summary import better_end, summarize_metric
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.pace.run_speed import Speed
 from tests.report.made_run import attempt, made
 
@@ -99,12 +99,12 @@ def test_variables_that_ipexctl_sets_by_itself_have_no_column() -> None:
 
 
 def test_the_arguments_of_a_run_that_never_left_the_queue_are_those_of_its_command() -> None:
-    stopped = made(ListedState.STOPPED, command="train.py --lr 0.1 --note 'two words'")
+    stopped = made(Phase.STOPPED, command="train.py --lr 0.1 --note 'two words'")
     found = _known_by_hosts([stopped], (), {})
     assert found.parts["arguments"] == {
         "script": "train.py", "--lr": "0.1", "--note": "two words",
     }  # fmt: skip
-    cut = _known_by_hosts([made(ListedState.STOPPED, command="train.py 'no end")], (), {})
+    cut = _known_by_hosts([made(Phase.STOPPED, command="train.py 'no end")], (), {})
     assert cut.parts["arguments"] is None and found.given == frozenset()
 
 
@@ -144,10 +144,10 @@ def sweep() -> dict[str, Any]:
     rows = []
     for number, (rate, state, losses) in enumerate(
         [
-            ("0.1", ListedState.DONE, (3.0, 2.0)),
-            ("0.01", ListedState.DONE, (3.0, 1.0, 1.5)),
-            ("1", ListedState.DONE, (0.5, NAN)),
-            ("=2", ListedState.FAILED, ()),
+            ("0.1", Phase.DONE, (3.0, 2.0)),
+            ("0.01", Phase.DONE, (3.0, 1.0, 1.5)),
+            ("1", Phase.DONE, (0.5, NAN)),
+            ("=2", Phase.FAILED, ()),
         ]
     ):
         row = known(number, arguments={"script": "train.py", "--lr": rate})
@@ -216,7 +216,7 @@ def test_a_run_that_only_this_folder_has(tmp_path: Path) -> None:
     (tmp_path / "20260101-120000-bad000").mkdir()
     (tmp_path / "20260101-120000-bad000" / "plan.json").write_text('{"world_size": []}')
     (found,) = read_from_here([*run_folders(tmp_path).values()])
-    assert (found.run.about.name, found.run.state.value, found.run.seconds) == ("old", "failed", 5)
+    assert (found.run.about.name, found.run.phase.value, found.run.seconds) == ("old", "failed", 5)
     assert found.parts["arguments"] == {"script": "train.py", "--lr": "1"}
     assert found.parts["variables"] == {"A": "1", "B": "set"} and found.parts["code"] is None
     assert found.given == {"B"}
@@ -255,6 +255,6 @@ def test_a_row_has_its_times_and_speed_as_words_of_the_other_page() -> None:
     assert (row["took"], row["seconds"]) == ("1 min", 60.0)
     assert (row["speed"]["text"], row["speed"]["rate"]) == ("2.0 steps/s", 2.0)
     assert row["when"] == time.strftime("%Y-%m-%d %H:%M", time.localtime(1000.0))
-    bare = replace(run, run=replace(run.run, began=0.0, seconds=0.0), printed=(), speed=None)
+    bare = replace(run, run=replace(run.run.lasting(0.0), began=0.0), printed=(), speed=None)
     (row,) = runs_document([bare], SecretMask())["runs"]
     assert not row["when"] and not row["took"] and row["seconds"] is row["speed"] is None

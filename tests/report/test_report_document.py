@@ -23,8 +23,9 @@ from ipexctl.report.material.host_record import HostRecord, Printed
 from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.report_document import LONGEST, report_document
 from ipexctl.report.sections import timeline
+from ipexctl.run.outcome.host_reports import RunOnHost
 from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
-from ipexctl.run.outcome.listed_runs import ListedState, RunOnHost
+from ipexctl.run.outcome.run_state import Phase
 from tests.made import noted, run_row, written
 from tests.refused import refused
 from tests.report import made_run
@@ -48,7 +49,7 @@ def test_a_queued_run_has_its_place_and_its_arguments():
     place = "place 1 in the queue; before it: 20260101-110000-fedcba of ann"
     row = run_row("", queued=True, waited=True, keeper=KeeperAnswer(waits=place))
     host = RunOnHost(row, "node01")
-    queued = replace(made(ListedState.QUEUED, command="train.py --lr 0.1"), seen=(host,), ok=0)
+    queued = made(Phase.QUEUED, command="train.py --lr 0.1", waits=place, seen=(host,), ok=0)
     record = replace(
         attempt(made()).records[0], plan=None, starts=(), ends=(), over=None, inputs=None
     )
@@ -87,7 +88,7 @@ def test_a_run_whose_loss_became_nan_is_not_green():
     (card,) = (card for card in found["cards"] if card["label"] == "Loss")
     assert (card["value"], card["tone"]) == ("nan since step 21", "warm")
     json.dumps(found, allow_nan=False)
-    failed = replace(attempt(made(ListedState.FAILED)), printed=tuple(bad))
+    failed = replace(attempt(made(Phase.FAILED)), printed=tuple(bad))
     found = report_document(material(failed))
     assert found["tone"] == "bad" and found["headline"].startswith("Failed with exit code 1 after")
     assert ", and the loss is nan since step 21: " in found["headline"]
@@ -96,14 +97,14 @@ def test_a_run_whose_loss_became_nan_is_not_green():
 def test_a_failed_run_leads_with_the_traceback_of_the_first_rank():
     tail = "step 4\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  boom\nRuntimeError: no"
     tail = tail.replace("\x1b[31m", "")
-    found = report_document(material(attempt(made(ListedState.FAILED), tail=tail)))
+    found = report_document(material(attempt(made(Phase.FAILED), tail=tail)))
     assert found["tone"] == "bad" and found["cause"]["text"] == (
         "rank 1 on node02 exited with code 1"
     )
     assert found["cause"]["lines"][0].startswith("Traceback")
     assert found["cause"]["lines"][-1] == "RuntimeError: no"
     result = {"same": [{"rank": 0}], "victims": [{"rank": 2}, {"rank": 3}]}
-    failed = replace(attempt(made(ListedState.FAILED)), result=result)
+    failed = replace(attempt(made(Phase.FAILED)), result=result)
     assert report_document(material(failed))["cause"]["text"].split("; ")[1:] == [
         "1 more rank failed in the same way",
         "2 more ranks failed after it",
@@ -138,7 +139,7 @@ def test_a_run_that_sleeps_is_not_to_be_tuned_and_says_once_what_it_waits_for():
 
 
 def test_a_restarted_run_has_both_attempts_on_one_axis():
-    first = attempt(replace(made(ListedState.FAILED), seconds=60.0))
+    first = attempt(made(Phase.FAILED))
     second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1070.0))
     found = report_document(material(first, second))
     assert found["headline"] == "Succeeded after 2 min 10 s: 2 ranks on 2 hosts, 1 restart"
@@ -166,7 +167,7 @@ def without_stalls(found: dict) -> list[list]:
 
 
 def test_the_lane_of_a_lost_host_ends_with_its_last_record():
-    first = attempt(made(ListedState.FAILED))
+    first = attempt(made(Phase.FAILED))
     silent = made_run.record(1, 2, 1, seconds=30.0, ended=False)
     first = replace(first, records=(first.records[0], silent))
     spans = without_stalls(report_document(material(first)))[1]
@@ -176,9 +177,7 @@ def test_the_lane_of_a_lost_host_ends_with_its_last_record():
 
 def test_spans_of_two_attempts_do_not_overlap():
     second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1050.0))
-    for spans in without_stalls(
-        report_document(material(attempt(made(ListedState.FAILED)), second))
-    ):
+    for spans in without_stalls(report_document(material(attempt(made(Phase.FAILED)), second))):
         assert all(a[2] <= b[1] + 0.01 for a, b in zip(spans, spans[1:], strict=False))
 
 
@@ -212,15 +211,13 @@ def test_the_environment_is_what_the_run_recorded(monkeypatch, tmp_path):
 
 
 def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
-    going = attempt(made(ListedState.RUNNING), ended=False)
+    going = attempt(made(Phase.RUNNING), ended=False)
     found = report_document(material(going))
     assert found["headline"].startswith("Running for 1 min") and "2026-01-01" in found["notes"][0]
     spans = found["timeline"]["lanes"][0]["spans"]
     assert spans[-1] == ["training", spans[-1][1], 60.0]
-    assert (
-        made(ListedState.RUNNING).seconds_at(1200.0) == 200.0 and made().seconds_at(1200.0) == 60.0
-    )
-    bare = report_document(material(Attempt(made(ListedState.LOST))))
+    assert made(Phase.RUNNING).seconds_at(1200.0) == 200.0 and made().seconds_at(1200.0) == 60.0
+    bare = report_document(material(Attempt(made(Phase.LOST))))
     assert cards(bare)["Speed"] == cards(bare)["Loss"] == cards(bare)["Waiting"] == "unknown"
     assert bare["loss"] is bare["rate"] is None and not bare["timeline"]["lanes"]
 

@@ -16,7 +16,7 @@ from ipexctl.pages.page_file import SEEN, free_place
 from ipexctl.pages.page_shell import generator_tag
 from ipexctl.report import report_page, run_report
 from ipexctl.report.report_document import report_document
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_state import Phase
 from tests.report.made_run import attempt, made, material
 
 HOSTILE = "</script><script>alert(1)</script><!--<script> <img src=x onerror=alert(1)> \u2028 &lt;"
@@ -24,7 +24,7 @@ HOSTILE = "</script><script>alert(1)</script><!--<script> <img src=x onerror=ale
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    run = made(ListedState.FAILED, command=HOSTILE)
+    run = made(Phase.FAILED, command=HOSTILE)
     run = replace(run, about=replace(run.about, name="a<b>", folder=HOSTILE))
     return report_page.render_report_page(
         report_document(material(attempt(run, tail=HOSTILE))), run_report.read_assets()

@@ -31,7 +31,7 @@ from ipexctl.report.sections import (
 from ipexctl.report.sections.result import describe_exception
 from ipexctl.report.sections.settings import read_arguments
 from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint, explain_beginning
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_state import Phase
 from tests.report.made_run import attempt, made, material
 
 SPELLED = (("eval_loss", "val_loss"),)
@@ -60,7 +60,7 @@ def test_a_section_without_a_script_is_a_table():
 
 
 def test_a_key_of_the_document_belongs_to_one_section():
-    bare = material(Attempt(made(ListedState.LOST)))
+    bare = material(Attempt(made(Phase.LOST)))
     for of in (bare, of_hosts(2)):
         keys = [key for one in SECTIONS.values() for key in one.section_document(of)]
         assert len(keys) == len(set(keys)) and {"headline", "cards", "heat"} <= set(keys)
@@ -145,7 +145,7 @@ def test_the_environment_begins_with_who_started_the_run_and_where():
 
 
 def test_an_attempt_repeats_the_steps_after_its_checkpoint():
-    first = attempt(made(ListedState.FAILED), steps=37)
+    first = attempt(made(Phase.FAILED), steps=37)
     second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
     lines = tuple(line for line in attempt(second, steps=60).printed if (line.step or 0) >= 35)
     saved = ListedCheckpoint("out/step-30.pt", "", 100, 5.0, 30)
@@ -188,7 +188,7 @@ def test_an_attempt_without_a_checkpoint_says_why(fields: dict[str, Any], why: s
     begins = AttemptBegins(2, ["node01"], **fields)
     assert explain_beginning(begins) == why
     starts = tuple((number, "", explain_beginning(begins)) for number in (1, 2))
-    of = material(attempt(made(ListedState.FAILED)), attempt(second), began_from=starts)
+    of = material(attempt(made(Phase.FAILED)), attempt(second), began_from=starts)
     rows = attempts.section_document(of)["attempts"]
     assert [row[2] for row in rows] == ["the beginning", f"the beginning ({why})"]
 
@@ -202,7 +202,7 @@ def test_an_attempt_that_begins_again_repeats_steps_that_count_from_0():
             attempt(of), printed=tuple(replace(p, step=p.step and p.step - 1) for p in lines)
         )
 
-    of = material(count_from_0(made(ListedState.FAILED), 37), count_from_0(second, 60))
+    of = material(count_from_0(made(Phase.FAILED), 37), count_from_0(second, 60))
     one, two = attempts.section_document(of)["attempts"]
     assert [row[3:5] for row in (one, two)] == [["0 to 36", ""], ["0 to 59", "37 steps"]]
     silent = material(replace(attempt(made()), printed=()), replace(attempt(second), printed=()))

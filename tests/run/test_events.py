@@ -12,8 +12,8 @@ from ipexctl.common.supervisor_messages import PartReport
 from ipexctl.errors import HostFailed
 from ipexctl.run.outcome import event_reader
 from ipexctl.run.outcome.event_reader import read_host_event
-from ipexctl.run.outcome.run_state import RankEnd
-from ipexctl.run.outcome.run_state import Usage as UsageOfEnd
+from ipexctl.run.outcome.rank_states import RankEnd
+from ipexctl.run.outcome.rank_states import Usage as UsageOfEnd
 from tests.made import event_document
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}

@@ -25,13 +25,14 @@ from ipexctl.common.journal_records import (
     WrittenRecord,
 )
 from ipexctl.common.message import Message
-from ipexctl.common.run_events import Event, Exit, Fact, Noted, RankExited
+from ipexctl.common.run_events import Begun, Event, Exit, Fact, Noted, RankExited
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
-from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import FORMAT, ListedState, RunOnHost
+from ipexctl.run.outcome import host_reports, listed_runs
+from ipexctl.run.outcome.host_reports import RunOnHost
 from ipexctl.run.outcome.run_choice import Caller, choose_run, free_name
+from ipexctl.run.outcome.run_state import FORMAT, Phase
 from ipexctl.run.watch.run_format import find_other_version
 from tests.made import journal_bytes, run_row
 from tests.refused import refused
@@ -97,7 +98,7 @@ def kept(tmp_path: Path, records: Iterable[WrittenRecord]) -> Path:
 def row(host: str, *records: WrittenRecord, alive: bool = False, run: str = RUN) -> RunOnHost:
     summary = run_list.summarize_journal(list(records))
     said = run_row(run, host, alive=alive, journal=summary)
-    return listed_runs.read_on_host(host, said, known_failures)
+    return host_reports.read_on_host(host, said, known_failures)
 
 
 def started(rank: int) -> WrittenRecord:
@@ -212,9 +213,9 @@ def test_a_damaged_file_ends_at_the_damage(
 def test_a_run_that_all_hosts_saw_end_well_is_done_without_a_result() -> None:
     other = [began(at=900.0), started(1), ended(1, Exit(0))]
     (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", *other)])
-    assert (run.state, run.ok, run.cause, run.began) == (ListedState.DONE, 2, "", 900.0)
+    assert (run.phase, run.ok, run.cause, run.began) == (Phase.DONE, 2, "", 900.0)
     (half,) = listed_runs.merge_runs([row("a", *DONE)])
-    assert half.state is ListedState.LOST  # b's rank is not known
+    assert half.phase is Phase.LOST  # b's rank is not known
 
 
 FAILURES = [
@@ -228,27 +229,30 @@ FAILURES = [
 def test_a_rank_that_crashed_after_its_script_had_ended_did_not_fail() -> None:
     other = started(1), ended(1, Exit(0, at_exit=6))
     (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", *other)])
-    assert (run.state, run.ok) == (ListedState.DONE, 2)
+    assert (run.phase, run.ok) == (Phase.DONE, 2)
 
 
 @pytest.mark.parametrize(("how", "cause"), FAILURES)
 def test_the_first_failure_is_the_cause(how: Exit, cause: str) -> None:
     (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", started(1), ended(1, how))])
-    assert (run.state, run.cause) == (ListedState.FAILED, cause)
+    assert (run.phase, run.cause) == (Phase.FAILED, cause)
 
 
 def test_a_run_without_an_end_is_lost_and_one_that_answers_is_not() -> None:
     (gone,) = listed_runs.merge_runs([row("a", *DONE[:2])])
-    assert gone.state is ListedState.LOST
+    assert gone.phase is Phase.LOST
     assert "switched off" in gone.cause
     silence = WrittenRecord(PartEnded("no message", 0))
     (cut,) = listed_runs.merge_runs([row("a", *DONE[:2], silence)])
     assert cut.cause == "a: no message"
     (lives,) = listed_runs.merge_runs([row("a", *DONE[:2], alive=True)])
-    assert lives.state is ListedState.RUNNING
+    assert lives.phase is Phase.STARTING  # another host may not be ready
+    ready = WrittenRecord(FactNoted(Fact(Begun())))
+    (lives,) = listed_runs.merge_runs([row("a", *DONE[:2], ready, alive=True), row("b", *DONE[:1])])
+    assert lives.phase is Phase.RUNNING
     asked = [*DONE[:2], WrittenRecord(RanksSignalled("ann@pc"))]
     (stops,) = listed_runs.merge_runs([row("a", *asked, alive=True)])
-    assert stops.state is ListedState.STOPPING
+    assert stops.phase is Phase.STOPPING
 
 
 @settings(max_examples=300, deadline=None)
@@ -267,7 +271,7 @@ def test_odd_journals_never_crash_and_a_failed_run_is_never_done(
         others = [one for one in clean if getattr(one.record, "rank", 0) != 7]
         clean = [*others[:at], ended(7, Exit(1)), began(ranks=1), *others[at:]]
     for run in listed_runs.merge_runs([row("a", *clean, alive=alive)]):
-        assert not (failed and run.state is ListedState.DONE)
+        assert not (failed and run.phase is Phase.DONE)
         assert run.over is not alive
 
 
@@ -279,7 +283,7 @@ def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
     warning = "[W1123 socket.cpp:755] [c10d] The hostname of the client socket cannot be retrieved"
     for last, shown in ((warning, ""), ("step 3", "step 3")):
         said = run_row(RUN, "a", alive=True, journal=summary, last=(0, last))
-        (run,) = listed_runs.merge_runs([listed_runs.read_on_host("a", said, known_failures)])
+        (run,) = listed_runs.merge_runs([host_reports.read_on_host("a", said, known_failures)])
         assert run.last == shown
 
 
@@ -363,4 +367,4 @@ def test_a_name_that_an_active_run_has_gets_a_number(
 @pytest.mark.parametrize("name", ["2026", "@last", "a b", "-x", "é", "a" * 65, "a/b"])
 def test_a_name_is_no_id(name: str) -> None:
     with refused("run-name-invalid", repr(name)):
-        listed_runs.checked_name(name)
+        host_reports.checked_name(name)

@@ -14,8 +14,10 @@ from ipexctl.common.run_answers import JournalSummary
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.run.command.ps_table import latest_metrics, table_lines
 from ipexctl.run.command.ps_text import other_users_lines
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
+from ipexctl.run.outcome.host_reports import RunOnHost
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import Caller, choose_run
+from ipexctl.run.outcome.run_state import Phase
 from tests.made import run_row
 from tests.refused import refused
 from tests.report.made_run import made
@@ -23,8 +25,8 @@ from tests.report.made_run import made
 ME = Caller("ann@desk", Path("/home/ann/bert"))
 NOW = 1200.0  # runs began at 1000
 STATES = {
-    ListedState.RUNNING: "running", ListedState.DONE: "done", ListedState.FAILED: "failed",
-    ListedState.QUEUED: "queued", ListedState.LOST: "lost",
+    Phase.RUNNING: "running", Phase.DONE: "done", Phase.FAILED: "failed",
+    Phase.QUEUED: "queued", Phase.LOST: "lost",
 }  # fmt: skip
 
 
@@ -32,13 +34,12 @@ def report(run: ListedRun, host: str = "node01", **more: Any) -> RunOnHost:
     return RunOnHost(run_row(run.id, host, **more), host, run.about)
 
 
-def a_run(number: int, state: ListedState, name: str = "", **more: Any) -> ListedRun:
+def a_run(number: int, state: Phase, name: str = "", **more: Any) -> ListedRun:
     """`more`: fields of its host's report, or `by`."""
-    run = made(state, hosts=3, id=f"20260101-1200{number:02d}-abcdef")
+    waits = more["keeper"].waits if "keeper" in more else ""
+    run = made(state, hosts=3, id=f"20260101-1200{number:02d}-abcdef", waits=waits)
     run = replace(run, about=replace(run.about, name=name, by=more.pop("by", "ann@desk")))
-    return replace(
-        run, ok=0 if state is ListedState.RUNNING else run.ok, seen=(report(run, **more),)
-    )
+    return replace(run, ok=0 if state is Phase.RUNNING else run.ok, seen=(report(run, **more),))
 
 
 def queued(number: int, name: str, before: list[ListedRun], waits: str = "") -> ListedRun:
@@ -46,7 +47,7 @@ def queued(number: int, name: str, before: list[ListedRun], waits: str = "") -> 
     rows = [QueuedRun(n, run.id, "ann@desk") for n, run in enumerate(before)]
     text = "; ".join(filter(None, (place, waits)))
     keeper = KeeperAnswer(leads=True, waits=text, before=rows)
-    return a_run(number, ListedState.QUEUED, name, queued=True, keeper=keeper)
+    return a_run(number, Phase.QUEUED, name, queued=True, keeper=keeper)
 
 
 def printed(*lines: str) -> dict[str, Any]:
@@ -58,16 +59,16 @@ def shown(*runs: ListedRun, width: int | None = 80) -> list[str]:
 
 
 def forty() -> list[ListedRun]:
-    running = a_run(1, ListedState.RUNNING, "bert", **printed("step 120 loss 0.4311"))
+    running = a_run(1, Phase.RUNNING, "bert", **printed("step 120 loss 0.4311"))
     waiting: list[ListedRun] = []
     for number in range(2, 36):
         waiting.append(queued(number, f"lr-{number}", waiting[:]))
     ended = [
-        a_run(40, ListedState.DONE, "done-one", **printed("step 500 loss 0.25")),
-        a_run(41, ListedState.FAILED, "a-run-with-a-rather-long-name"),
-        a_run(42, ListedState.LOST),
-        a_run(43, ListedState.RUNNING, "stuck", alive=True, journal=JournalSummary(stall=61.0)),
-        a_run(44, ListedState.RUNNING, by="bob@laptop"),
+        a_run(40, Phase.DONE, "done-one", **printed("step 500 loss 0.25")),
+        a_run(41, Phase.FAILED, "a-run-with-a-rather-long-name"),
+        a_run(42, Phase.LOST),
+        a_run(43, Phase.STALLED, "stuck", alive=True, journal=JournalSummary(stall=61.0)),
+        a_run(44, Phase.RUNNING, by="bob@laptop"),
     ]
     return [*reversed(ended), *reversed(waiting), running]
 
@@ -91,10 +92,10 @@ def test_forty_runs_are_forty_lines_below_a_head_and_none_is_too_wide(width: int
 
 def test_step_and_loss_are_the_last_ones_and_stand_below_each_other() -> None:
     runs = [
-        a_run(1, ListedState.RUNNING, "one", **printed("step 12/4000 loss 0.4311", "up 3 s")),
-        a_run(2, ListedState.DONE, "two", **printed("step 7 loss 0.5", "step 8 loss 0.25")),
-        a_run(3, ListedState.RUNNING, "three", **printed("epoch 3 loss 0.5")),
-        a_run(4, ListedState.RUNNING, "four"),
+        a_run(1, Phase.RUNNING, "one", **printed("step 12/4000 loss 0.4311", "up 3 s")),
+        a_run(2, Phase.DONE, "two", **printed("step 7 loss 0.5", "step 8 loss 0.25")),
+        a_run(3, Phase.RUNNING, "three", **printed("epoch 3 loss 0.5")),
+        a_run(4, Phase.RUNNING, "four"),
     ]
     head, *lines = shown(*reversed(runs))
     step, loss = head.index("STEP"), head.index("LOSS")
@@ -107,14 +108,14 @@ def test_step_and_loss_are_the_last_ones_and_stand_below_each_other() -> None:
 
 
 def test_the_rank_that_prints_a_loss_is_asked_though_an_earlier_one_prints_steps() -> None:
-    run = a_run(1, ListedState.RUNNING)
+    run = a_run(1, Phase.RUNNING)
     first = report(run, last=(0, "step 4"), recent=("step 4",))
     last = report(run, "node03", last=(2, "x"), recent=("step 3 loss 0.5",))
     assert latest_metrics(replace(run, seen=(last, first))).says == {"step": 3, "loss": 0.5}
 
 
 def test_the_first_in_the_queue_names_who_has_its_cores_and_hosts_that_are_away() -> None:
-    bert = a_run(1, ListedState.RUNNING, "bert")
+    bert = a_run(1, Phase.RUNNING, "bert")
     waits = f"on its cores: {bert.id} of ann@desk; not reached: node03"
     _, _, line, note = shown(queued(2, "next", [], waits), bert)
     assert line.endswith("  place 1, cores used by bert")
@@ -136,8 +137,8 @@ def test_of_an_earlier_run_of_another_account_the_id_is_left_out_before_the_acco
     theirs = QueuedRun(2, "20260101-120009-abcdef", "bob")
     before = [QueuedRun(1, mine.id, "ann@desk"), theirs]
     keeper = KeeperAnswer(leads=True, waits="place 3 in the queue", before=before)
-    last = a_run(3, ListedState.QUEUED, "lr-a-long-name", queued=True, keeper=keeper)
-    other = a_run(4, ListedState.RUNNING, "of-carol", by="carol@desk")
+    last = a_run(3, Phase.QUEUED, "lr-a-long-name", queued=True, keeper=keeper)
+    other = a_run(4, Phase.RUNNING, "of-carol", by="carol@desk")
     lines = shown(last, mine, other, width=width)
     assert lines[-1].endswith(ending) and len(lines[-1]) <= width
 
@@ -146,12 +147,12 @@ def test_of_an_earlier_run_of_another_account_the_id_is_left_out_before_the_acco
 def test_an_account_that_uses_the_id_of_a_listed_run_is_named(of: int) -> None:
     """Any account can give its place in the queue, and cores that it holds, any ID: that of the
     run itself that waits, too."""
-    bert, waiting = a_run(1, ListedState.RUNNING, "bert"), queued(2, "next", [])
+    bert, waiting = a_run(1, Phase.RUNNING, "bert"), queued(2, "next", [])
     used = (bert, waiting)[of - 1].id
 
     def ending(waits: str, *before: QueuedRun, width: int | None = 80) -> str:
         keeper = KeeperAnswer(leads=True, waits=waits, before=list(before))
-        last = a_run(2, ListedState.QUEUED, "next", queued=True, keeper=keeper)
+        last = a_run(2, Phase.QUEUED, "next", queued=True, keeper=keeper)
         return next(line for line in shown(last, bert, width=width) if line.startswith("next"))
 
     using = f"place 1 in the queue; on its cores: {used} of nobody, {bert.id} of ann@desk"
@@ -182,7 +183,7 @@ def test_hosts_that_several_runs_do_not_reach_are_one_line() -> None:
 
 
 def test_runs_of_one_name_have_their_ids_and_attempts_their_number() -> None:
-    old, new = (a_run(n, ListedState.DONE, "bert") for n in (1, 2))
+    old, new = (a_run(n, Phase.DONE, "bert") for n in (1, 2))
     head, *lines = shown(new, old)
     assert head.split()[1] == "ID"
     assert [line.split()[:2] for line in lines] == [
@@ -195,7 +196,7 @@ def test_runs_of_one_name_have_their_ids_and_attempts_their_number() -> None:
 
 
 def test_without_a_terminal_nothing_is_cut_and_folders_are_shown() -> None:
-    run = a_run(1, ListedState.FAILED, "a-run-with-a-rather-long-name-that-is-cut-at-80-columns")
+    run = a_run(1, Phase.FAILED, "a-run-with-a-rather-long-name-that-is-cut-at-80-columns")
     head, line = shown(run, width=None)
     assert head.split()[-5:] == ["ID", "COMMAND", "FOLDER", "STEP", "LOSS"]
     assert run.about.name in line and "/home/ann/bert" in line
@@ -204,7 +205,7 @@ def test_without_a_terminal_nothing_is_cut_and_folders_are_shown() -> None:
 
 
 def test_the_name_of_a_run_is_enough_for_commands_also_beside_runs_that_are_not_shown() -> None:
-    mine = a_run(1, ListedState.RUNNING, **printed("step 120 loss 0.4311"))
+    mine = a_run(1, Phase.RUNNING, **printed("step 120 loss 0.4311"))
     theirs = replace(mine, id=f"{mine.id[:15]}-a1c2d3")  # began in the same second
     for width in (80, None):
         for listed, ids in (([mine, theirs], ()), ([mine], (theirs.id,))):

@@ -31,13 +31,10 @@ from ipexctl.run.command.ps_text import run_lines
 from ipexctl.run.command.why_text import why_lines
 from ipexctl.run.jobs.ps import may_wait_again
 from ipexctl.run.jobs.why import Why
-from ipexctl.run.outcome.listed_runs import (
-    ListedState,
-    merge_runs,
-    name_runs_before,
-    read_on_host,
-)
+from ipexctl.run.outcome.host_reports import read_on_host
+from ipexctl.run.outcome.listed_runs import merge_runs, name_runs_before
 from ipexctl.run.outcome.run_choice import Caller
+from ipexctl.run.outcome.run_state import Phase
 from tests.made import run_row, start_order
 
 QUEUED = RunQueued(1000.0, {"command": "train.py"})
@@ -149,7 +146,7 @@ def test_a_queued_run_whose_host_was_killed_before_its_first_rank_is_listed_as_l
     reports = [read_on_host("node01", row) for row in host.rows().values()]
     assert {report.run for report in reports} == {killed, other}
     (run,) = merge_runs(reports)
-    assert (run.id, run.state) == (killed, ListedState.LOST)
+    assert (run.id, run.phase) == (killed, Phase.LOST)
     assert "node01" in run.cause
 
 

@@ -12,14 +12,15 @@ from ipexctl.errors import InputError
 from ipexctl.run.command.ps_text import runs_document, show_runs
 from ipexctl.run.jobs.ps import Runs
 from ipexctl.run.jobs.run_filter import read_filter
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import Caller, is_of_project
+from ipexctl.run.outcome.run_state import Phase
 from tests.report.made_run import made
 
 NOW = 100_000.0
 
 
-def run_of(folder: str, state: ListedState = ListedState.DONE) -> ListedRun:
+def run_of(folder: str, state: Phase = Phase.DONE) -> ListedRun:
     run = made(state)
     return replace(run, id=f"id-of-{Path(folder).name}", about=replace(run.about, folder=folder))
 
@@ -38,14 +39,14 @@ def run_of(folder: str, state: ListedState = ListedState.DONE) -> ListedRun:
     ],
 )
 def test_states_and_times(states: str, since: str, kept: bool) -> None:
-    ended_an_hour_ago = made(ListedState.DONE, began=NOW - 3700, seconds=100.0)
+    ended_an_hour_ago = made(Phase.DONE, began=NOW - 3700, seconds=100.0)
     assert read_filter(states, since, NOW).keeps(ended_an_hour_ago, NOW) is kept
 
 
 def test_an_active_run_and_an_unknown_time_are_kept() -> None:
     last_minute = read_filter("", "1m", NOW)
-    assert last_minute.keeps(made(ListedState.RUNNING, began=1.0, seconds=0.0), NOW)
-    assert last_minute.keeps(made(ListedState.LOST, began=0.0, seconds=0.0), NOW)
+    assert last_minute.keeps(made(Phase.RUNNING, began=1.0, seconds=0.0), NOW)
+    assert last_minute.keeps(made(Phase.LOST, began=0.0, seconds=0.0), NOW)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_project_has_the_runs_of_its_folders() -> None:
 def test_other_projects_are_counted_and_no_run_is_lost_in_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    active = run_of("/home/ann/active", ListedState.RUNNING)
+    active = run_of("/home/ann/active", Phase.RUNNING)
     runs = (run_of("/home/ann/bert"), run_of("/home/ann/gpt"), active)
     listing = Runs(runs, (), 2, caller=Caller("ann@desk", Path("/home/ann/bert")))
     show_runs(listing, every=True)

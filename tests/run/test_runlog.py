@@ -9,7 +9,7 @@ from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import Exchange, ExchangeVerdict
-from ipexctl.run.outcome.run_state import RankEnd, RunState
+from ipexctl.run.outcome.rank_states import RankEnd, RankStates
 from ipexctl.run.output.rank_lines import (
     MAX_LINE,
     Lines,
@@ -24,7 +24,7 @@ from tests.made import facts, host, prepared
 
 def state(n=3):
     nodes = [PlannedHost(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(n)]
-    return RunState(make_launch_plan(nodes, RunRequest(("t.py",), n), "r1"))
+    return RankStates(make_launch_plan(nodes, RunRequest(("t.py",), n), "r1"))
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from ipexctl.project.files.missing_file import LeftOut
 from ipexctl.run.outcome.event_reader import RankEnded
 from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endings
 from ipexctl.run.outcome.line_filter import ALL, read_line_filter
+from ipexctl.run.outcome.rank_states import RankEnd, RankStates
 from ipexctl.run.outcome.result_document import full_plan
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
-from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.outcome.verdict import HubRecord, decide_verdict
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
@@ -275,7 +275,7 @@ class Bars:
 
 def bars_of(choice, *, times=1):
     """What is shown of 20 ranks' bars at each of so many looks."""
-    state, view = RunState(made_plan(20)), Bars()
+    state, view = RankStates(made_plan(20)), Bars()
     painter = Painter(view, choice=choice)
     teller = Teller(state, painter)
     teller.show_bars(1.0)

@@ -36,7 +36,7 @@ SHOWN_AGAIN = """\
 import time
 from IPython.display import clear_output, display
 run = cluster.start("train.py", n=2, args=("40",))
-while run.state in ("running", "restarting"):
+while not run.over:
     clear_output(wait=True)
     display(run)
     time.sleep(1)"""

@@ -130,6 +130,7 @@ def set_durations(summary: JournalSummary, folder: str, alive: bool) -> None:
         summary.seconds = max(summary.seconds, duration)
     age = time.time() - began if alive and began else 0.0
     if summary.stall is not None:
+        summary.progressed = summary.stall
         known_until = summary.decided or (age if alive else summary.seconds)
         summary.stall = max(0.0, known_until - summary.stall)
     else:

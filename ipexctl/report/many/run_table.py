@@ -21,7 +21,8 @@ from ipexctl.report.material.metric_summary import (
 )
 from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.sections.settings import read_arguments, split_script
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.pace.run_speed import Speed
 
 MOST_SETTINGS = 16  # columns
@@ -98,7 +99,7 @@ def _row_document(
 ) -> dict[str, Any]:
     """Return a row. `shown_names`: what each metric is called on the page."""
     run, speed = known.run, known.speed
-    unknown = known.only_here and run.state is ListedState.LOST  # it may also go on
+    unknown = known.only_here and run.phase is Phase.LOST  # it may also go on
     attempt = Attempt(run, printed=known.printed, speed=speed)
     metrics = {
         shown: values
@@ -109,7 +110,7 @@ def _row_document(
     return {
         "id": run.id,
         "name": run.about.name,
-        "state": "unknown" if unknown else run.state.value,
+        "state": "unknown" if unknown else run.phase.value,
         "cause": mask.mask_text(run.cause),
         "began": run.began or None,
         "when": run.began and time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began)),

@@ -8,7 +8,7 @@ from ipexctl.base.sizes import count, duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.hang.diagnosis import stall_of
-from ipexctl.run.outcome.listed_runs import find_unbegun
+from ipexctl.run.outcome.run_state import find_unbegun
 
 TITLE = "Attempts"
 HEADS = ("Attempt", "Hosts", "Began from", "Steps", "Repeated", "Lasted", "Why it ended")
@@ -58,6 +58,6 @@ def _find_step_range(
 
 def _ending_text(attempt: Attempt) -> str:
     run, bad = attempt.run, attempt.bad_loss
-    cause = run.attempt_cause or run.cause or run.state.value
+    cause = run.state.attempt_cause or run.cause or run.phase.value
     ending = (cause, stall_of(run), bad and f"the loss is {bad}")
     return "; ".join(str(text) for text in ending if text)

@@ -7,7 +7,7 @@ from typing import Any
 from ipexctl.base.sizes import bit_rate, format_bytes, short_duration
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_state import Phase
 
 TITLE = "Environment"
 EMPTY = "The first host has no record of the run’s environment."
@@ -15,7 +15,7 @@ EMPTY = "The first host has no record of the run’s environment."
 
 def section_document(material: Material) -> dict[str, Any]:
     run = material.last.run
-    began, about = "Queued" if run.state is ListedState.QUEUED else "Started", run.about
+    began, about = "Queued" if run.phase is Phase.QUEUED else "Started", run.about
     rows = [
         ("Hosts", fold(about.hosts)), (began, material.began), (f"{began} by", about.by),
         ("Folder", about.folder), ("CPU time", _describe_cpu_time(material)),

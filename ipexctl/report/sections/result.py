@@ -13,8 +13,8 @@ from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.hang.diagnosis import diagnose_listed_run, stall_of
 from ipexctl.run.hang.diagnosis_layout import diagnosis_lines
 from ipexctl.run.outcome.first_cause import bare_lines
-from ipexctl.run.outcome.listed_runs import ListedState
 from ipexctl.run.outcome.run_result import exception_in, from_traceback
+from ipexctl.run.outcome.run_state import Phase
 
 QUEUED = 10.0  # seconds in the queue that are worth a sentence
 CONSEQUENCES = {"same": "failed in the same way", "victims": "failed after it"}
@@ -22,7 +22,7 @@ LINES = 30  # of the last output of the first rank that failed
 WIDE = 400  # characters: the page wraps longer lines
 _FRAME = re.compile(r'\s+File "([^"<]+)", line (\d+)')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3")
-TONES = {ListedState.DONE: "good", ListedState.FAILED: "bad", ListedState.LOST: "bad"}
+TONES = {Phase.DONE: "good", Phase.FAILED: "bad", Phase.LOST: "bad"}
 
 
 def section_document(material: Material) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def section_document(material: Material) -> dict[str, Any]:
 
 
 def _choose_tone(last: Attempt) -> str:
-    tone = TONES.get(last.run.state, "plain")
+    tone = TONES.get(last.run.phase, "plain")
     return "warm" if last.bad_loss and tone != "bad" else tone
 
 
@@ -43,10 +43,10 @@ def _headline_text(material: Material) -> str:
     run, bad = material.last.run, material.last.bad_loss
     size = f"{count(run.about.ranks, 'rank')} on {count(len(run.about.hosts), 'host')}"
     failed = f"Failed with exit code {run.exit_code}"
-    words = {ListedState.DONE: "Succeeded", ListedState.FAILED: failed}
+    words = {Phase.DONE: "Succeeded", Phase.FAILED: failed}
     verb = "for" if not run.over else "after"
-    start, link = f"{words.get(run.state, run.state.value.capitalize())} {verb}", "and"
-    if bad and run.state is ListedState.DONE:  # it did not succeed
+    start, link = f"{words.get(run.phase, run.phase.value.capitalize())} {verb}", "and"
+    if bad and run.phase is Phase.DONE:  # it did not succeed
         start, link = "Ended with exit code 0 after", "but"
     text = f"{start} {duration(material.seconds)}"
     text += f", {link} the loss is {bad}: {size}" if bad else f": {size}"

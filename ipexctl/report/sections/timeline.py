@@ -12,7 +12,7 @@ from typing import Any
 from ipexctl.report.material import curves
 from ipexctl.report.material.host_record import HostRecord
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_state import Phase
 
 TITLE = "Timeline"
 EMPTY = "The hosts have no record of this run."
@@ -71,7 +71,7 @@ def run_phases(attempt: Attempt, record: HostRecord) -> list[Span]:
     ended_at = record.seen if lost else end if record.over is None else record.over
     silent = [("lost", record.seen, end)] if lost else []
     if not starts:
-        waits = "in the queue" if run.state is ListedState.QUEUED else "launch"
+        waits = "in the queue" if run.phase is Phase.QUEUED else "launch"
         return [(waits, 0.0, ended_at), *silent]
     started, ended = max(starts), max(ends, default=ended_at)
     printed = [points for rank, points in steps.items() if rank in ranks and points]

@@ -11,27 +11,23 @@ from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.errors import printable_text
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import stall_of
-from ipexctl.run.outcome.listed_runs import (
-    NO_RANKS,
-    RUN_ID,
-    ListedRun,
-    ListedState,
-    name_runs_before,
-    names_by_owner,
-)
+from ipexctl.run.outcome.listed_runs import RUN_ID, ListedRun, name_runs_before, names_by_owner
 from ipexctl.run.outcome.run_choice import Caller
+from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.output.metric_lines import LineReader, Point
 from ipexctl.run.watch.metric_formats import metric_formats
 
 STATE_COLOURS = {
-    ListedState.RUNNING: "green",
-    ListedState.STOPPING: "yellow",
-    ListedState.RESTARTING: "yellow",
-    ListedState.QUEUED: "yellow",
-    ListedState.DONE: "cyan",
-    ListedState.FAILED: "red",
-    ListedState.STOPPED: "yellow",
-    ListedState.LOST: "bold red",
+    Phase.STARTING: "green",
+    Phase.RUNNING: "green",
+    Phase.STALLED: "yellow",
+    Phase.STOPPING: "yellow",
+    Phase.RESTARTING: "yellow",
+    Phase.QUEUED: "yellow",
+    Phase.DONE: "cyan",
+    Phase.FAILED: "red",
+    Phase.STOPPED: "yellow",
+    Phase.LOST: "bold red",
 }
 WIDE = 140  # columns of a terminal that also shows arguments and folders
 NARROWEST = {"NAME": 15, "HOSTS": 11, "COMMAND": 24, "FOLDER": 24}  # what is cut, if it has to be
@@ -58,7 +54,7 @@ def sort_runs(runs: Sequence[ListedRun]) -> list[ListedRun]:
     the newest first."""
 
     def place(run: ListedRun) -> tuple[int, int, float]:
-        if run.state is ListedState.QUEUED:
+        if run.phase is Phase.QUEUED:
             return 1, len(run.before), run.began
         return (2 if run.over else 0), 0, 0.0
 
@@ -94,7 +90,7 @@ def table_lines(
 
 def _used_columns(row: Row, columns: dict[str, int]) -> dict[str, int]:
     """Return the columns of a row: in a narrow table, the place in the queue needs more room."""
-    if row.run.state is not ListedState.QUEUED or "FOLDER" in columns:
+    if row.run.phase is not Phase.QUEUED or "FOLDER" in columns:
         return columns
     unused = ("SINCE",) if row.cells["BY"] else ("SINCE", "BY")
     return {name: size for name, size in columns.items() if name not in unused}
@@ -173,13 +169,12 @@ def _make_row(
     attempt = f"-r{run.attempt:02d}" if run.later or run.attempt > 1 else ""
     others = [other for other in listed if other.about.name == about.name]
     twice = bool(about.name) and len({other.first_id for other in others}) > 1
-    stalled = run.stall is not None and not run.over
-    starts = not run.over and run.state not in NO_RANKS and up != about.ranks and not run.ok
+    starts = not run.over and not run.state.has_no_ranks and up != about.ranks and not run.ok
     since = now - run.began - (run.seconds if run.over else 0.0)
     metrics = latest_metrics(run)
     cells = {
         "NAME": about.name + attempt if about.name else short(run),
-        "STATE": "stalled" if stalled else run.state.value,
+        "STATE": run.phase.value,
         "RANKS": f"{up}/{about.ranks}" if starts else str(about.ranks or run.started),
         "HOSTS": run.hosts_text,
         "BY": _by(about.by, caller.by, wide=wide),
@@ -193,7 +188,7 @@ def _make_row(
         "LOSS": "" if metrics.loss is None else f"{metrics.loss:.4g}",
     }
     cells = {name: printable_text(text) for name, text in cells.items()}
-    style = "yellow" if stalled else STATE_COLOURS[run.state]
+    style = STATE_COLOURS[run.phase]
     tail, *shorter = map(printable_text, _tails(run, listed))
     return Row(run, cells, tail, tuple(shorter), style)
 
@@ -202,7 +197,7 @@ def _tails(run: ListedRun, listed: Sequence[ListedRun]) -> tuple[str, ...]:
     """Return what _tail does, and the place in the queue in fewer and fewer words: whose run is
     next before it says more than an ID that `ps` does not list."""
     tail = _tail(run, listed)
-    if not tail or run.state is not ListedState.QUEUED or not run.before:
+    if not tail or run.phase is not Phase.QUEUED or not run.before:
         return (tail,)
     place, last = tail.partition(",")[0], run.before[-1]
     if (last.run, last.owner) in names_by_owner(listed):
@@ -213,25 +208,25 @@ def _tails(run: ListedRun, listed: Sequence[ListedRun]) -> tuple[str, ...]:
 
 def _tail(run: ListedRun, listed: Sequence[ListedRun]) -> str:
     """Return what is said of a run instead of its step and loss; "" for these."""
-    if run.state is ListedState.QUEUED:
+    if run.phase is Phase.QUEUED:
         return place_text(run, listed)
-    if run.never_began:
+    if run.state.never_began:
         return "never started"
-    if run.state is ListedState.RESTARTING:
-        return run.waits or run.cause
-    if run.stall is not None and not run.over:
+    if run.phase is Phase.RESTARTING:
+        return run.state.reason
+    if run.phase is Phase.STALLED:
         return str(stall_of(run) or "")
-    return "" if run.state is ListedState.DONE else run.cause
+    return "" if run.phase is Phase.DONE else run.cause
 
 
 def place_text(run: ListedRun, listed: Sequence[ListedRun]) -> str:
     """Return "place 3, after lr-0.1 and 1 more": the run that is next before it, and how many."""
-    if not run.waits:
+    if not run.state.waits:
         return ""
     if names := name_runs_before(run, listed):
         more = f" and {len(names) - 1} more" if names[1:] else ""
         return f"place {len(names) + 1}, after {names[-1]}{more}"
-    using = next((part for part in run.waits.split("; ") if part.startswith(_USED)), "")
+    using = next((part for part in run.state.waits.split("; ") if part.startswith(_USED)), "")
     return "place 1" + (f", cores used by {_with_names(using[len(_USED) :], listed)}" * bool(using))
 
 
@@ -261,11 +256,9 @@ def _notes(row: Row) -> list[str]:
     """Return what a table has no place for, such as hosts that are not reached."""
     run = row.run
     notes = [f"{cut}, for {duration(seconds)}" for cut, seconds in run.cut]
-    if run.state is ListedState.QUEUED:
-        parts = run.waits.split("; ")
+    if run.phase is Phase.QUEUED:
+        parts = run.state.waits.split("; ")
         notes += [p for p in parts if not p.startswith(("place ", "before it: ", _USED)) and p]
-    elif not run.over and run.state is not ListedState.RESTARTING and run.waits:
-        notes.append(run.waits)
     return [printable_text(note) for note in notes]
 
 

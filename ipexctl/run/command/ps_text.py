@@ -26,14 +26,10 @@ from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, read_caller
 from ipexctl.run.jobs.wait import Waited
 from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
-from ipexctl.run.outcome.listed_runs import (
-    NO_RANKS,
-    ListedRun,
-    ListedState,
-    find_unbegun,
-)
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import describe_foreign, is_of_project
 from ipexctl.run.outcome.run_result import Stall
+from ipexctl.run.outcome.run_state import Phase, find_unbegun
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
@@ -80,29 +76,29 @@ def other_users_lines(rows: Sequence[tuple[str, LiveRun]]) -> list[Text]:
 def run_lines(run: ListedRun, now: float) -> list[Text]:
     """Format a run: the first line has what users look for first; the rest is indented."""
     about = run.about
-    line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=STATE_COLOURS[run.state])
-    ok = about.ranks if run.state is ListedState.DONE else run.ok  # also on unreachable hosts
+    line = Text(f"{run.id}  ").append(f"{run.phase.value:8}", style=STATE_COLOURS[run.phase])
+    ok = about.ranks if run.phase is Phase.DONE else run.ok  # also on unreachable hosts
     succeeded = f"{ok} of {about.ranks or run.started} ranks succeeded"
-    up = 0 if run.state in NO_RANKS else run.started - run.ok
+    up = 0 if run.state.has_no_ranks else run.started - run.ok
     began = "started" if run.has_start else "queued"
     ranks = f"{succeeded if run.over or run.all_ok else f'{up} of {about.ranks} ranks'} on "
-    is_queued = run.state is ListedState.QUEUED
+    is_queued = run.phase is Phase.QUEUED
     line.append(f"  {run.ranks_text if is_queued else ranks + run.hosts_text}")
     line.append(f", {began} {duration(now - run.began)} ago" if run.began else "")
     line.append(f" by {about.by}" if about.by else "")
-    line.append(", never started" if run.never_began else "")
+    line.append(", never started" if run.state.never_began else "")
     lines = [line]
     title = f"{about.name}: " * bool(about.name) + about.command
     if title:
         lines.append(Text(f"  {title}"))
-    if run.over and not run.never_began:
+    if run.over and not run.state.never_began:
         took = f"took {duration(run.seconds)}" * run.has_start
         size = "" if run.bytes is None else f"{format_bytes(run.bytes)} on its hosts"
         if text := ", ".join(filter(None, (took, size))):
             lines.append(Text(f"  {text}"))
     lines += [Text(f"  {cut}, for {duration(seconds)}", "yellow") for cut, seconds in run.cut]
     texts = [(text, "") for text in run.end_texts]
-    texts += [(run.waits, "yellow"), (str(_find_stall(run) or ""), "yellow"), (run.last, "")]
+    texts += [(run.state.waits, "yellow"), (str(_find_stall(run) or ""), "yellow"), (run.last, "")]
     for text, style in texts:
         if text:
             lines.append(Text(f"  {text}", style))
@@ -116,7 +112,7 @@ def runs_document(listing: Runs) -> dict[str, Any]:
                 **run_document(run),
                 "this_project": is_of_project(run, listing.caller.project),
                 "yours": listing.caller.has_started(run),
-                "place": len(run.before) + 1 if run.queued and run.waits else None,
+                "place": len(run.before) + 1 if run.queued and run.state.waits else None,
                 "metrics": latest_metrics(run).says or None,
             }
             for run in listing.runs
@@ -143,10 +139,12 @@ def run_document(run: ListedRun) -> dict[str, Any]:
     return {
         "run_id": run.id,
         "name": run.about.name or None,
-        "state": run.state.value,
+        "state": run.phase.value,
+        "reason": run.state.reason or None,
+        "since": run.state.since or None,
         "exit_code": run.exit_code,
         "cause": run.cause or None,
-        "no_further_attempt": run.no_further or None,
+        "no_further_attempt": run.state.no_further or None,
         "attempts_not_begun": [
             {"attempt": row.attempt, "hosts": row.hosts, "cause": row.why}
             for row in find_unbegun(run.further)
@@ -158,7 +156,7 @@ def run_document(run: ListedRun) -> dict[str, Any]:
         "hosts_alive": list(run.alive),
         "cut": [{"what": cut, "seconds": round(seconds, 1)} for cut, seconds in run.cut],
         "stalled": stall.document() if (stall := _find_stall(run)) else None,
-        "waits": run.waits or None,
+        "waits": run.state.waits or None,
         "command": run.about.command,
         "started_by": run.about.by or None,
         "folder": run.about.folder or None,
@@ -184,13 +182,13 @@ def show_stopped(stopped: Stopped) -> None:
     if stopped.declined:
         print(DECLINED)
     elif stopped.was_over:
-        print_text(console, f"{run.id} has already ended: {run.state.value}")
+        print_text(console, f"{run.id} has already ended: {run.phase.value}")
     elif run.over:
         owner = f" of {stopped.owner}" if stopped.owner else ""
         print_text(console, f"{run.id}{owner} is stopped")
     else:
         suffix = f" on {fold(run.alive)}" if run.alive else ""
-        print_text(console, f"{run.id} is still {run.state.value}{suffix}")
+        print_text(console, f"{run.id} is still {run.phase.value}{suffix}")
     print_lines(console, not_shown(stopped.recaps, stopped.answered))
 
 

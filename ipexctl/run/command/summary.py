@@ -13,8 +13,8 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.nearest_file import short_path
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, ExchangeVerdict, describe_exchange
+from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
-from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import is_own_frame, short_traceback, shorten_paths
 from ipexctl.run.pace.slow_steps import StepWait

@@ -30,7 +30,7 @@ def why_lines(why: Why, width: int) -> Iterator[str]:
     yield _first_line(why)
     note = "another attempt followed" if why.run.later else ""
     skipped = [f"checkpoint skipped: {text}" for text in why.run.skipped]
-    for text in filter(None, (*why.run.end_texts, note, *skipped, why.run.waits)):
+    for text in filter(None, (*why.run.end_texts, note, *skipped, why.run.state.waits)):
         yield from wrap_text(f"  {text}", width, "  ")
     if why.situation and why.diagnosis:
         yield from diagnosis_layout.diagnosis_lines(why.diagnosis, width)
@@ -73,11 +73,11 @@ def _first_line(why: Why) -> str:
 def _describe_without_looks(why: Why) -> str:
     run = why.run
     if why.is_unknown:
-        ending = f"the run is {run.state.value}" if run.verdict else ""
+        ending = f"the run is {run.phase.value}" if run.verdict else ""
         return f"not known: {ending or 'no host reports what its ranks do'}"
     if run.over:
-        return f"{run.state.value}, and was not stalled"
-    return "all ranks have succeeded, and their hosts finish" if run.all_ok else run.state.value
+        return f"{run.phase.value}, and was not stalled"
+    return "all ranks have succeeded, and their hosts finish" if run.all_ok else run.phase.value
 
 
 def why_document(why: Why, stacks: bool = False) -> dict[str, Any]:
@@ -91,11 +91,12 @@ def why_document(why: Why, stacks: bool = False) -> dict[str, Any]:
         "schema_version": 1,
         "run_id": run.id,
         "name": run.about.name or None,
-        "state": run.state.value,
+        "state": run.phase.value,
+        "since": run.state.since or None,
         "stalled": why.is_stalled,
         "quiet_seconds": situation.quiet if situation else None,
         "cause": run.cause or None,
-        "waits": run.waits or None,
+        "waits": run.state.waits or None,
         "again": why.again or None,
         **(
             diagnosis_layout.diagnosis_document(why.diagnosis)

@@ -28,8 +28,10 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.lost_keepers import restore_keepers
 from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, RunOnHost
+from ipexctl.run.outcome.host_reports import RunOnHost, read_on_host
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import Caller, choose_run, describe_foreign
+from ipexctl.run.outcome.run_state import Phase, RunState
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.watch import run_format
 
@@ -230,7 +232,7 @@ def stop_run(
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
         ask_run_hosts(fleet, run, "run.run_list.stop", Message, run.alive, by=user, seconds=seconds)
         run = wait_until_over(fleet, run, seconds + END_WAIT)
-        ended = run.over and run.state is not ListedState.STOPPED and was not in NO_RANKS
+        ended = run.over and run.phase is not Phase.STOPPED and not was.has_no_ranks
         owner = "" if caller.has_started(run) else run.about.by
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended, owner=owner)
 
@@ -275,7 +277,7 @@ def remove_run(
         run = require_answering(fleet, find_run(fleet, text, sizes=True))
         if not run.over:
             raise InputError(
-                f"{run.id} is {run.state.value}",
+                f"{run.id} is {run.phase.value}",
                 why="" if read_caller().owns(run) else describe_foreign(run),
                 hint=f"ipexctl stop {run.id}",
                 slug="run-active",
@@ -295,7 +297,7 @@ def remove_run(
 def _find_unanswering(fleet: Fleet, run: ListedRun) -> list[HostDown]:
     """Return hosts of the run that do not answer, unless another host knows how it ended."""
     hosts = (*run.about.hosts, *run.targets)
-    return [down for down in fleet.failures if run.may_go_on and down.host in hosts]
+    return [down for down in fleet.failures if run.state.may_go_on and down.host in hosts]
 
 
 def require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
@@ -321,7 +323,7 @@ def wait_until_over(
         seconds is None or time.monotonic() - began < seconds
     ):
         time.sleep(pause)
-        if run.state in NO_RANKS and time.monotonic() - tried > REACH:
+        if run.state.has_no_ranks and time.monotonic() - tried > REACH:
             _forget_downs(fleet, run)  # the hosts that answer may be the minority
             tried = time.monotonic()
         run, pause = _reread_run(fleet, run), min(2 * pause, EVERY)
@@ -342,7 +344,7 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
     began = time.monotonic()
     while True:
         runs = gather_runs(fleet, only=run.first_id)
-        attempt = runs[0] if runs else replace(run, state=ListedState.LOST)
+        attempt = runs[0] if runs else replace(run, state=RunState(Phase.LOST))
         if not _find_unanswering(fleet, attempt):
             break
         if time.monotonic() - began > AWAY:
@@ -369,7 +371,7 @@ def make_verdict_reader(
         began, hosts = time.monotonic(), [by_name[name] for name in names if name in by_name]
         while True:
             run = reread_attempt(fleet, run_id, hosts)
-            ended = not run or run.over or run.state in NO_RANKS
+            ended = not run or run.over or run.state.has_no_ranks
             if ended or time.monotonic() - began > NOTED_WAIT:
                 return run.verdict if run else None
             time.sleep(EVERY)
@@ -409,7 +411,7 @@ def gather_runs(
             fleet.reconnect(host)
             done = ask(host)
         rows = done.read(RunList).runs
-        return [listed_runs.read_on_host(host.name, row, known_failures) for row in rows]
+        return [read_on_host(host.name, row, known_failures) for row in rows]
 
     reports = fleet.map_hosts(one, hosts).values()
     return listed_runs.merge_runs(report for rows in reports for report in rows)

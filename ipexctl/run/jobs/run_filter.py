@@ -7,18 +7,19 @@ from datetime import datetime
 from ipexctl.base.sizes import seconds_of
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import Phase
 
 
 @dataclass(frozen=True)
 class RunFilter:
     """Which runs to list. `states`: empty for all. `since`: leave out runs that ended before."""
 
-    states: tuple[ListedState, ...] = ()
+    states: tuple[Phase, ...] = ()
     since: float | None = None
 
     def keeps(self, run: ListedRun, now: float) -> bool:
-        if self.states and run.state not in self.states:
+        if self.states and run.phase not in self.states:
             return False
         unknown = self.since is None or not run.began  # an unknown time is not an early one
         return unknown or not run.over or run.began + run.seconds_at(now) >= (self.since or 0.0)
@@ -26,7 +27,7 @@ class RunFilter:
 
 def read_filter(states: str, since: str, now: float) -> RunFilter:
     """Read --state and --since. Raise InputError."""
-    known = {state.value: state for state in ListedState}
+    known = {state.value: state for state in Phase}
     words = [word.strip() for word in states.split(",") if word.strip()]
     for word in words:
         if word not in known:

@@ -12,7 +12,8 @@ from ipexctl.local.typed_runs import find_typed_run
 from ipexctl.machines.fleet import Fleet
 from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
 from ipexctl.run.jobs.ps import gather_runs
-from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, find_unbegun
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import Phase, find_unbegun
 
 
 def compose_again_line(fleet: Fleet, run: ListedRun) -> str:
@@ -20,7 +21,7 @@ def compose_again_line(fleet: Fleet, run: ListedRun) -> str:
     the last attempt, and with --resume if a checkpoint is complete; "" if it was not typed here, or
     the run has not failed."""
     started = find_typed_run(run.first_id)
-    if started is None or run.state not in (ListedState.FAILED, ListedState.LOST):
+    if started is None or run.phase not in (Phase.FAILED, Phase.LOST):
         return ""
     unusable = {down.host for down in fleet.failures}
     if unbegun := find_unbegun(run.further):

@@ -31,7 +31,9 @@ from ipexctl.run.jobs.ps import (
     reread_attempt,
 )
 from ipexctl.run.jobs.start_again import compose_again_line
-from ipexctl.run.outcome.listed_runs import NO_RANKS, ListedRun, ListedState, read_ends
+from ipexctl.run.outcome.host_reports import read_ends
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import read_pace
@@ -65,7 +67,7 @@ class Why(AskedRun):
 
     @property
     def is_unknown(self) -> bool:
-        idle = self.run.state in NO_RANKS or self.run.all_ok  # no rank runs then
+        idle = self.run.state.has_no_ranks or self.run.all_ok  # no rank runs then
         return self.situation is None and not self.run.over and not idle
 
     @property
@@ -100,7 +102,7 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
     began = time.monotonic()
     while True:
         run = reread_attempt(fleet, run.id) or run
-        waits = run.state is ListedState.STOPPING and run.stall is None
+        waits = run.phase is Phase.STOPPING and run.stall is None
         if not waits or time.monotonic() - began > LAST_LOOK:
             return run
         time.sleep(EVERY)
@@ -160,7 +162,7 @@ def _diagnose_now(
 ) -> tuple[Situation, Diagnosis, bool] | None:
     """Diagnose an active run from the looks of all hosts."""
     plan = _read_first_plan(answers, run)
-    if plan is None and run.state not in NO_RANKS:
+    if plan is None and not run.state.has_no_ranks:
         raise InputError(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"
         )

@@ -14,7 +14,7 @@ from ipexctl.base.values import plain
 from ipexctl.common import run_events
 from ipexctl.common.supervisor_messages import PartReport
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.pace.rank_pace import HostPace, read_pace
 
 LAST_WORDS = 2000  # characters of a rank's output that show whether it failed on its own

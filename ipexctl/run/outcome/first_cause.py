@@ -11,13 +11,13 @@ from ipexctl.base.sizes import rank_text
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.project.files.missing_file import missing_module
+from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_result import (
     RunResult,
     exception_in,
     from_traceback,
     traceback_start,
 )
-from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour, without_noise, without_rank_prefix
 from ipexctl.run.script.review import DISTRIBUTIONS
 

@@ -8,8 +8,8 @@ from typing import Any
 from ipexctl.explain.causes import causes
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import Exchange
+from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_result import RunResult
-from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import YOURS_ANYHOW, HostPlan, LaunchPlan
 

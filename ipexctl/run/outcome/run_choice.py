@@ -9,7 +9,8 @@ from ipexctl.base.located_errors import nearest_word
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.listed_runs import ListedRun, describe_unbegun, find_unbegun
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import describe_unbegun, find_unbegun
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -158,7 +159,7 @@ def _list_run_ids(runs: Sequence[ListedRun], caller: Caller | None = None) -> st
 
     def describe(run: ListedRun) -> str:
         theirs = bool(run.about.by and caller and not caller.has_started(run))
-        return f"{run.id} ({run.state.value}{f', {run.about.by}' * theirs})"
+        return f"{run.id} ({run.phase.value}{f', {run.about.by}' * theirs})"
 
     more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
     return ", ".join(map(describe, runs[:4])) + more

@@ -12,7 +12,7 @@ from ipexctl.errors import EXIT_OK
 from ipexctl.project.files.missing_file import LeftOut
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.rank_exchange import Exchange
-from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.output.rank_lines import without_rank_prefix
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.slow_steps import SlowSteps

@@ -28,6 +28,7 @@ from ipexctl.run.outcome.first_cause import (
     own_gpu_check,
     same_endings,
 )
+from ipexctl.run.outcome.rank_states import RankEnd, RankStates
 from ipexctl.run.outcome.run_result import (
     EXIT_HOST_FAILED,
     EXIT_LOST,
@@ -41,7 +42,6 @@ from ipexctl.run.outcome.run_result import (
     exception_in,
     from_traceback,
 )
-from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.slow_steps import SlowSteps
 
@@ -219,7 +219,7 @@ class Ending:
     steps: SlowSteps | None = None
 
 
-def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult:
+def result_of(state: RankStates, ending: Ending, known: causes.Known) -> RunResult:
     exchange, verdict = ending.exchange, ending.verdict
     ended_by, code, cause = verdict.ended_by, verdict.exit_code, verdict.cause
     together = exchange is None or exchange.verdict is rank_exchange.ExchangeVerdict.TOGETHER

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ipexctl import __version__
 from ipexctl.errors import InputError
-from ipexctl.run.outcome.listed_runs import FORMAT, ListedRun
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_state import FORMAT
 
 _HERE = f"this is ipexctl {__version__} (run format {FORMAT})"
 

@@ -15,8 +15,8 @@ from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.suggested_commands import spell_hint
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.rank_states import RankStates
 from ipexctl.run.outcome.run_result import DetachedRun, Tally
-from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.output.loss_check import BadLoss, LossWatch
 from ipexctl.run.watch.fetch_outputs import compose_fetch_words
@@ -32,7 +32,7 @@ LOGS_EVERY = 10.0
 
 @dataclass
 class Teller:
-    state: RunState
+    state: RankStates
     painter: Painter
     loss: LossWatch = field(default_factory=lambda: LossWatch(metric_formats))
     last_end: float = 0.0  # when a rank ended

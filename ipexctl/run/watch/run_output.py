@@ -10,8 +10,8 @@ from ipexctl.common.run_events import RanksLooked, Stalled
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange
 from ipexctl.run.outcome.event_reader import Output
+from ipexctl.run.outcome.rank_states import RankEnd, RankStates
 from ipexctl.run.outcome.run_result import Stall
-from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health
 from ipexctl.run.output.rank_lines import Lines
 from ipexctl.run.pace.live_speed import LiveSpeed
@@ -35,7 +35,7 @@ class RunOutput:
 
     def __post_init__(self) -> None:
         plan, options = self.run.plan, self.run.options
-        self.state = RunState(plan)
+        self.state = RankStates(plan)
         self.exchange = rank_exchange.ExchangeWatch(plan)
         self.health = Health(plan, options.host_timeout)
         self.speed = LiveSpeed(metric_formats)
@@ -95,7 +95,7 @@ class StallNotes:
     """Notes once per stall which rank hangs, from the looks of all hosts. Fed with events, called
     ten times a second. No clock here: `now` is given."""
 
-    state: RunState
+    state: RankStates
     painter: Painter
     run: str  # its name, or its ID
     looks: dict[int, dict[str, Any]] = field(default_factory=dict)  # number -> host -> look

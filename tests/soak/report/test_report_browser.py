@@ -18,7 +18,7 @@ from ipexctl.report import report_page, run_report
 from ipexctl.report.comparison.run_difference import Difference
 from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.report_document import report_document
-from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_state import Phase
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 from tests.report.test_report_page import HOSTILE
@@ -47,16 +47,16 @@ def large() -> Attempt:
 def runs() -> dict[str, dict]:
     second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
     told = (Difference("b", "another folder"), Difference("a", "code", part="computing"))
-    hostile = made(ListedState.FAILED, command=HOSTILE + "x" * 1_000_000)
+    hostile = made(Phase.FAILED, command=HOSTILE + "x" * 1_000_000)
     return {
         "good": report_document(material(attempt(made()))),
         "failed": report_document(material(attempt(hostile, tail=HOSTILE))),
         "straggling": report_document(material(attempt(made(hosts=4), slow=0.6))),
-        "restarted": report_document(material(attempt(made(ListedState.FAILED)), attempt(second))),
+        "restarted": report_document(material(attempt(made(Phase.FAILED)), attempt(second))),
         "compared": report_document(
             material(attempt(made()), other=attempt(second), comparison=made_run.compared(*told))
         ),
-        "empty": report_document(material(Attempt(made(ListedState.LOST)))),
+        "empty": report_document(material(Attempt(made(Phase.LOST)))),
         "large": report_document(material(large())),
     }
 
