@@ -64,7 +64,8 @@ class Bench:
         """The row of the run once it is known to hang, or after a minute."""
         deadline = time.monotonic() + NOTICED
         while (row := self.row(run_id))["stalled"] is None and time.monotonic() < deadline:
-            assert row["state"] in ("starting", "running", "stalled"), row  # the script must hang, not fail
+            # the script must hang, not fail
+            assert row["state"] in ("starting", "running", "stalled"), row
             time.sleep(1)
         return row
 

@@ -201,7 +201,7 @@ def one_story(hosts: Hosts, run_id: str) -> tuple[Any, Any]:
     until = time.monotonic() + 600
     while True:
         rows = json.loads(hosts.call("ps", "-a", "--json").stdout)["runs"]
-        if all(row["state"] not in ("starting", "running", "stalled", "stopping", "restarting") for row in rows):
+        if all(row["state"] in ("done", "failed", "stopped", "lost") for row in rows):
             break
         assert time.monotonic() < until, rows
         time.sleep(2)

@@ -100,7 +100,10 @@ def test_runs_wait_for_each_other(lab: Lab, tmp_path: Path, seed: int) -> None:
     while time.monotonic() < deadline:
         document = listing(people[1])  # it starts keepers again
         rows = {row["run_id"]: row for row in document["runs"]}
-        active = any(row["state"] in ("queued", "starting", "running", "stalled", "stopping") for row in rows.values())
+        active = any(
+            row["state"] in ("queued", "starting", "running", "stalled", "stopping")
+            for row in rows.values()
+        )
         if not active and not document["not_asked"]:
             break
         time.sleep(2)
