@@ -77,6 +77,7 @@ def offered(text: str) -> list[str]:
         ("run --timout=10m t.py", "run --timeout=10m t.py"),
         ("run -pnp 2 t.py --pnp", "run -ppn 2 t.py --pnp"),
         ("logs bert --tail 2", "logs bert -n 2"),
+        ("data push src --name set", "data push src --as set"),
         ("run --nproc_per_node 2 --nnodes 3 t.py",
          "run --nproc_per_node 2 torchrun --nnodes 3 t.py"),
         ("run --map-by node -np 3 t.py", "run mpirun --map-by node -np 3 t.py"),
@@ -120,6 +121,61 @@ def test_an_offered_script_has_the_arguments_that_it_requires(typed, tmp_path, r
         f"p.add_argument('--data-dir', required=True)\n{rest}\n"
     )
     assert offered(typed("run", "-n", "2").stderr) == [f"ipexctl run -n 2 train.py{required}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "corrected"),
+    [
+        ("run --lr 0.2 train.py --data x", "run train.py --data x --lr 0.2"),
+        ("run -n 2 --lr=0.2 train.py", "run -n 2 train.py --lr=0.2"),
+        ("run --fast train.py", "run train.py --fast"),
+        ("run --fast 3 train.py", ""),  # 3 is none of its words
+        ("run --wide 1 2 train.py", ""),  # how many words it takes is not certain
+        ("run --zzz train.py", ""),
+        ("run --lr 0.2 missing.py", ""),
+    ],
+)
+def test_an_option_of_the_script_goes_behind_it(typed, tmp_path, line, corrected) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+        "p.add_argument('--fast', action='store_true')\np.add_argument('--data')\n"
+        "p.add_argument('--wide', nargs='*')\np.parse_args()\n"
+    )
+    done = typed(*line.split())
+    lines = [f"ipexctl {corrected}"] if corrected else []
+    assert (done.returncode, offered(done.stderr)) == (2, lines), done.stderr
+    assert ("It is an option of train.py" in done.stderr) is bool(corrected)
+
+
+def test_a_run_that_is_resumed_has_its_own_script_and_arguments(typed, tmp_path) -> None:
+    state = tmp_path / ".local/state/ipexctl"
+    state.mkdir(parents=True)
+    for name in ("train.py", "other.py"):
+        (tmp_path / name).touch()
+    runs = {
+        f"20261130-12000{i}-abcdef": {
+            "options": ["run", "--name", name], "script": script.split(), "folder": str(folder),
+            "spares": [],
+        }
+        for i, (name, script, folder) in enumerate([
+            ("bert", "train.py --model old", tmp_path),
+            ("bert", "train.py --model 'a b'", tmp_path),
+            ("gpt", "other.py", tmp_path),
+            ("there", "train.py", tmp_path / "elsewhere"),
+        ])
+    }  # fmt: skip
+    (state / "typed-runs.json").write_text(json.dumps(runs))
+    for words, line in (
+        ("-n 2 --resume bert", "-n 2 --resume bert train.py --model "),
+        ("--resume=brt", "--resume=bert train.py --model "),
+        ("--resume 20261130-120002-abcdef", "--resume 20261130-120002-abcdef other.py"),
+    ):
+        (first,) = offered(typed("run", *words.split()).stderr)
+        assert first.startswith(f"ipexctl run {line}") and not why_not_pastable(first), first
+        assert "old" not in first
+    for words in ("--resume there", "--resume zzz", "--resume 20261130-120009-abcdef"):
+        both = [f"ipexctl run {words} {name}" for name in ("train.py", "other.py")]
+        assert offered(typed("run", *words.split()).stderr) == both
 
 
 @pytest.mark.parametrize(
@@ -221,6 +277,11 @@ def test_explain_takes_a_pasted_message(typed) -> None:
     assert (done.returncode, "(master-port-taken)" in done.stdout) == (0, True)
     done = typed("explain", "nothing of this is known")
     assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
+
+
+def test_what_to_fetch_is_asked_of_the_run_that_was_typed(typed) -> None:
+    lines = [f"ipexctl fetch 'a b' {what}" for what in ("'out/*.pt'", "--checkpoint last")]
+    assert offered(typed("fetch", "a b").stderr) == lines
 
 
 @pytest.mark.parametrize(

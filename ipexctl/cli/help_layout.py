@@ -197,6 +197,7 @@ class HelpGroup(TyperGroup):
 _HABITS = {
     "--tail": "-n", "--lines": "-n", "--yaml": "--json", "--dry-run": "--check", "--ntasks": "-n",
     "--nodes": "--limit", "--ntasks-per-node": "-ppn", "--background": "-d",
+    "--name": "--as",
 }  # fmt: skip
 _NO_INT = re.compile(r"is not a valid int(eger)?( range)?\.?")
 _TOO_SMALL = re.compile(r"-?\d+ is not in the range x>=(\d+)\.?")
@@ -246,13 +247,23 @@ def _fold_message(error: Any, commands: Sequence[str]) -> None:
 
 
 def _unknown_option(context: Any, error: Any, words: list[str], names: set[str]) -> list[str]:
-    from ipexctl.local.corrected_command import command_of_launcher, corrected_command
+    from ipexctl.local.corrected_command import (
+        command_of_launcher,
+        command_of_script,
+        corrected_command,
+    )
 
     typed = error.option_name
     if len(typed) == 2:  # Click reads -pnp as -p -n -p
         typed = next((word for word in words if word.startswith(typed)), typed)
     import difflib
 
+    if context.command.callback.declaration.pasted:
+        script, command = command_of_script(sys.argv[1:], typed)
+        if script:
+            error.message = f"No such option: {typed}. It is an option of {script}"
+            error.possibilities = None
+            return [command]
     habit = _HABITS.get(typed)
     matches = [habit] if habit in names else difflib.get_close_matches(typed, names, 1, _NEAR)
     value = next((after for word, after in itertools.pairwise(words) if word == typed), "")

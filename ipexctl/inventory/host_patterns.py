@@ -45,8 +45,10 @@ def select_hosts(
 
 
 def same_numbers(name: str, other: str) -> bool:
-    """Return whether one may be a misspelling of the other: node05 is none of node03."""
-    return re.findall(r"\d+", name) == re.findall(r"\d+", other)
+    """Return whether one may be a misspelling of the other: node3 may be one of node03, node05 is
+    not."""
+    mine, others = ([n.lstrip("0") for n in re.findall(r"\d+", text)] for text in (name, other))
+    return mine == others
 
 
 class _Finder:

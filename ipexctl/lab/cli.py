@@ -115,7 +115,8 @@ def lab_shell(
     """
     from ipexctl.lab import Lab
 
-    lab = Lab.open(name, verb="shell", words=(host, *["--root"] * root))
+    behind = ("--", *command) if command else ()
+    lab = Lab.open(name, verb="shell", words=(host, *["--root"] * root, *behind))
     argv = lab.login_argv(host, command or (), root=root)
     os.execvp(argv[0], argv)
 

@@ -8,12 +8,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.retry_command import without_secrets
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.local.bounded_read import read_prefix
+from ipexctl.local.typed_runs import list_typed_runs
+
+if TYPE_CHECKING:
+    from ipexctl.user_code.script_arguments import Argument
 
 _USUAL_SCRIPTS = ("train", "main", "run")  # how names of scripts to start begin
 _MOST_SCRIPTS = 2
@@ -81,9 +87,31 @@ def command_of_launcher(words: Sequence[str], option: str) -> tuple[str, str]:
     return "", ""
 
 
+def command_of_script(words: Sequence[str], option: str) -> tuple[str, str]:
+    """Return the script that has an option which was typed before it, and the command with that
+    option behind the script; ("", "") if the script has none of this name."""
+    typed = [i for i, word in enumerate(words) if word.partition("=")[0] == option]
+    scripts = [i for i, word in enumerate(words) if word.endswith(".py")]
+    if not typed or not scripts or typed[0] > scripts[0]:
+        return "", ""
+    start, script = typed[0], words[scripts[0]]
+    arguments = _read_arguments(script)
+    found = next((argument for argument in arguments if option in argument.flags), None)
+    if found is None or found.nargs not in (None, 0):
+        return "", ""
+    end = start + (1 if found.nargs == 0 or "=" in words[start] else 2)
+    others = [*words[:start], *words[end:]]
+    if end > scripts[0] or not (others[start] == script or others[start].startswith("-")):
+        return "", ""
+    return script, _spell([*others, *words[start:end]])
+
+
 def commands_with_script(words: Sequence[str]) -> list[str]:
-    """Return the command with each script of this folder that may be meant, and the arguments that
-    it requires; [] if there are too many to choose from."""
+    """Return the command with the script of the run that it resumes, or with each script of this
+    folder that may be meant, and the arguments that it requires; [] if there are too many to choose
+    from."""
+    if command := _command_that_resumes(words):
+        return [command]
     names = sorted(path.name for path in Path().glob("*.py"))
     usual = [name for name in names if name.startswith(_USUAL_SCRIPTS)]
     others = [name for name in names if name not in usual]
@@ -91,18 +119,42 @@ def commands_with_script(words: Sequence[str]) -> list[str]:
     return [_spell([*words, name, *_required_words(name)]) for name in meant[:_MOST_SCRIPTS]]
 
 
+def _command_that_resumes(words: Sequence[str]) -> str:
+    """Return the command with the script of the run after --resume, as it was typed in this folder;
+    "" without such a run."""
+    pairs = zip(("", *words), words, strict=False)
+    values = [word for before, word in pairs if before == "--resume"]
+    values += [w.removeprefix("--resume=") for w in words if w.startswith("--resume=")]
+    runs = list_typed_runs(Path.cwd()) if len(values) == 1 else {}
+    if not runs:
+        return ""
+    (value,) = values
+    names = [name for name in runs if not name[0].isdigit()]  # a similar ID is another run
+    name = value if value in runs or value[:1].isdigit() else nearest_word(value, names)
+    corrected = words if name == value else _replace_word(words, value, name)
+    if name not in runs or not corrected:
+        return ""
+    typed = runs[name].typed
+    return _spell([*corrected, *["-m"] * ("-m" in typed.options), *typed.script])
+
+
 def _required_words(name: str) -> list[str]:
     """Return words for the arguments that a script of this folder certainly requires."""
+    required = (argument for argument in _read_arguments(name) if argument.required)
+    return [word for argument in required for word in argument.example]
+
+
+def _read_arguments(name: str) -> tuple[Argument, ...]:
+    """Return the arguments that a script of this folder certainly takes."""
     from ipexctl.user_code.source_reader import read_source
 
     try:
         source = read_source(name, read_prefix(Path(name)), main=True)
     except OSError:
-        return []
+        return ()
     if source.arguments is None or source.reads_argv or source.changes_argv:
-        return []
-    required = (argument for argument in source.arguments.arguments if argument.required)
-    return [word for argument in required for word in argument.example]
+        return ()
+    return source.arguments.arguments
 
 
 def _correct_file(error: IpexctlError | HostDown, words: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -143,8 +144,10 @@ def check_setting(key: str, value: Any, origin: str) -> Any:
         tuple: "a list: ['NAME', 'NAME']",
     }
     example = _EXAMPLES.get(kind, f'"{(choices or ("TEXT",))[0]}"')
+    is_shown = kind is not dict and isinstance(value, str | int | float)  # a table has secrets
+    given = json.dumps(value[:40] if isinstance(value, str) else value) if is_shown else ""
     raise InputError(
-        f"{origin}: {key} must be {kinds[kind]}",
+        f"{origin}: {key} must be {kinds[kind]}{given and f', not {given}'}",
         hint=f"# {key.rpartition('.')[2]} = {example}",
         slug="setting-invalid",
     )

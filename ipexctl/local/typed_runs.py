@@ -3,8 +3,10 @@ line to paste, never those that a host sends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ipexctl.base.retry_command import without_secrets
 from ipexctl.base.typed_command import Typed
@@ -37,7 +39,28 @@ def remember_typed_run(run_id: str, typed: Typed, spares: Sequence[str]) -> None
 
 def find_typed_run(run_id: str) -> TypedRun | None:
     """Return what was typed to start the run; None if that was not here."""
-    entry = _MEMORY.get_entry(run_id)
+    return _read_entry(_MEMORY.get_entry(run_id))
+
+
+def list_typed_runs(folder: Path) -> dict[str, TypedRun]:
+    """Return the runs that were typed in this folder, by their IDs, and by their names the newest
+    of each."""
+    runs = dict[str, TypedRun]()
+    for run_id, entry in _MEMORY.load().items():
+        run = _read_entry(entry) if isinstance(entry, dict) else None
+        if run and run.folder == folder:
+            runs |= dict.fromkeys((run_id, _name_of(run.typed) or run_id), run)
+    return runs
+
+
+def _name_of(typed: Typed) -> str:
+    pairs = zip(("", *typed.options), typed.options, strict=False)
+    names = (word for before, word in pairs if before == "--name")
+    attached = (w.removeprefix("--name=") for w in typed.options if w.startswith("--name="))
+    return next(itertools.chain(names, attached), "")
+
+
+def _read_entry(entry: Mapping[str, Any]) -> TypedRun | None:
     options, script = entry.get("options"), entry.get("script")
     if not isinstance(options, list) or not isinstance(script, list):
         return None

@@ -63,7 +63,9 @@ def make_run_plan(
     plan = replace(plan, restarts=options.restarts)
     plan = replace(plan, tuned=was_tuned(plan))
     if options.data:
-        check_versions(options.data, {host.host: datasets[host.host] for host in plan.hosts})
+        folders = [name for name in options.data if Path(name).is_dir()]
+        held = {host.host: datasets[host.host] for host in plan.hosts}
+        check_versions(options.data, held, folders)
         plan = with_data(plan, datasets, options.env)
     return plan
 

@@ -98,6 +98,12 @@ def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
     core.check_versions(["x"], {"n1": [held("x")], "n4": [held("x"), held("y")]})
 
 
+def test_a_folder_of_that_name_is_offered_to_be_copied() -> None:
+    with pytest.raises(RunFailed) as e:
+        core.check_versions(["y", "x"], {"n1": [held("y")]}, ["x", "y"])
+    assert e.value.hint.splitlines()[0] == "ipexctl data push x"
+
+
 # --- on a host -----------------------------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ def test_a_value_that_resembles_none_is_not_corrected():
         ("doctor -f hosts.tx --level quick", "doctor -f hosts.txt --level quick"),
         ("doctor -f hosts.txt --level quik", "doctor -f hosts.txt --level quick"),
         ("play -f hosts.txt prepare-debain -C", "play -f hosts.txt prepare-debian -C"),
+        ("run -f hosts.txt -x node2 t.py", "run -f hosts.txt -x node02 t.py"),
         # node05 is not a misspelling of node02
         ("doctor -f hosts.txt -l node05", None),
     ],
@@ -102,10 +103,13 @@ def test_so_does_every_command_on_hosts(shell, command):
     shell.write("cfg", CONFIG)
     shell.write("ipexctl.toml", "ssh_config = 'cfg'\n")
     shell.write("src/a.txt", "a\n")
-    done = shell(*command.split(), "-H", "nod01.invalid", "-F", "cfg")
-    assert done.returncode == 4
-    first, _, rest = (done.stdout + done.stderr).partition("try: ")[2].partition("\n")
-    assert first == f"ipexctl {command} -H node01.invalid -F cfg", done
-    assert rest.strip().startswith("# correct nod01.invalid, or give its address"), done
+    assert shell("config", "--accept").returncode == 0
+    for config in ("", " -F cfg"):
+        line = f"{command} -H %s.invalid{config}"
+        done = shell(*(line % "nod01").split())
+        assert done.returncode == 4
+        first, _, rest = (done.stdout + done.stderr).partition("try: ")[2].partition("\n")
+        assert first == f"ipexctl {line % 'node01'}", done
+        assert rest.strip().startswith("# correct nod01.invalid, or give its address"), done
     done = shell(*command.split(), "-H", "xyz.invalid", "-F", "cfg")
     assert "try: # correct xyz.invalid, or give" in done.stdout + done.stderr, done

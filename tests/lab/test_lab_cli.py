@@ -99,6 +99,8 @@ def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
         done = lab_cli(*words.split())
         meant = f"ipexctl lab {words.removesuffix(' --name min')} --name mine   # up: mine"
         assert (done.returncode, f"try: {meant}\n" in done.stderr) == (2, True), done.stderr
+    done = lab_cli("shell", "a", "--", "echo", "a b")
+    assert "try: ipexctl lab shell a --name mine -- echo 'a b'   # up: mine\n" in done.stderr
     done = lab_cli("up", "-n", "1", "--name", "mine", "--json")
     (error,) = json.loads(done.stdout)["errors"]
     assert error["slug"] == "lab-already-up"

@@ -9,6 +9,7 @@ from dataclasses import field
 
 from ipexctl.base.host_answer import read_absolute_path
 from ipexctl.base.located_errors import ask_if_meant, nearest_word
+from ipexctl.base.quoting import quote
 from ipexctl.base.values import by, matching_text, plain
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
@@ -85,8 +86,11 @@ def hf_cache_kind(tree: Tree) -> str:
     return "" if not match else "home" if match[1] else "cache"
 
 
-def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
-    """Raise RunFailed if a host lacks one of `names`, or has another version of it."""
+def check_versions(
+    names: Sequence[str], held: Mapping[str, Sequence[Held]], folders: Sequence[str] = ()
+) -> None:
+    """Raise RunFailed if a host lacks one of `names`, or has another version of it. `folders`: the
+    names that are folders here."""
     for name in names:
         versions = {
             h: next((d.version for d in datasets if d.name == name), "")
@@ -102,6 +106,7 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
         raise RunFailed(
             f"the hosts do not all have the same {name}{ask_if_meant(near)}",
             why="\n".join(lines),
-            hint=f"# ipexctl data push DIR --as {name} copies the folder to all hosts of this run",
+            hint=f"ipexctl data push {quote((name,))}\n" * (name in folders)
+            + f"# ipexctl data push DIR --as {name} copies the folder to all hosts of this run",
             slug="dataset-versions-differ",
         ).with_meant(name, near)

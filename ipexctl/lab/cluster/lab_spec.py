@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, replace
 from typing import Any
 
+from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
@@ -17,7 +18,8 @@ MAX_FLAT = 1000
 def lab_command(verb: str, lab: str, *words: str) -> str:
     """Return the command to type for the lab of that name."""
     options = () if lab == "lab" else ("--name", lab)
-    return " ".join(("ipexctl", "lab", verb, *words, *options))
+    end = words.index("--") if "--" in words else len(words)  # a command of the host is behind it
+    return quote_for_pasting(("ipexctl", "lab", verb, *words[:end], *options, *words[end:]))
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ def fetch(
     from ipexctl.run.jobs.fetch import check_asked
     from ipexctl.run.jobs.fetch import fetch_files as verb
 
-    check_asked(patterns or (), checkpoint)
+    check_asked(run, patterns or (), checkpoint)
     if checkpoint:
         from ipexctl.run.checkpoints.fetch_checkpoints import fetch_checkpoint
 

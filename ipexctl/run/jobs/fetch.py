@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base.located_errors import nearest_files
+from ipexctl.base.quoting import quote
 from ipexctl.common.result_answers import FolderMark, OutputFiles
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
 from ipexctl.inventory.hostfile_text import fold
@@ -37,14 +38,15 @@ class FetchReport(AskedRun):
         return worst_exit([super().exit_code, EXIT_FAILED * missing])
 
 
-def check_asked(patterns: Sequence[str], checkpoint: str) -> None:
+def check_asked(run: str, patterns: Sequence[str], checkpoint: str) -> None:
     """Raise InputError unless exactly one of the two is given."""
     if bool(patterns) != bool(checkpoint):
         return
     conflict = "a GLOB and --checkpoint cannot be combined"
     raise InputError(
         conflict if patterns else "what to fetch is missing",
-        hint="ipexctl fetch RUN 'out/*.pt'\nipexctl fetch RUN --checkpoint last",
+        hint=f"ipexctl fetch {quote((run,))} 'out/*.pt'\n"
+        f"ipexctl fetch {quote((run,))} --checkpoint last",
         slug="options-conflict" if patterns else "fetch-nothing",
     )
 

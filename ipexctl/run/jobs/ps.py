@@ -106,13 +106,13 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
                 raise
             hint = "add -f HOSTFILE, or run it in your project's folder (with ipexctl.toml)"
             raise InputError(e.what, why=_ONLY_HERE, hint=hint, slug=e.slug) from None
-        down = fleet.failures[0]
+        down = next(iter(fleet.downs.values()))
         raise Unreachable(
             f"{fold(down.host for down in fleet.failures)} did not answer; {e.what}",
             why=down.what,
             hint=down.hint,
             slug="run-host-unreachable",
-        ) from None
+        ).with_meant(*down.meant, at=down.meant_at) from None
 
 
 def find_run_of_anybody(fleet: Fleet, text: str, *, newest: int = 0) -> ListedRun:
