@@ -211,7 +211,9 @@ def test_the_ssh_config_of_the_hostfiles_project_is_pointed_out(shell):
     done = shell("env", "ls", "-f", "project/hosts", "--json")
     (host,) = json.loads(done.stdout)["failed"]
     add = next(note for note in host["notes"] if "add -F" in note)
-    assert add.startswith(f"try: add -F {shell.folder}/lab/cfg,")
+    line, words = add.removeprefix("try: ").splitlines()
+    assert line == "ipexctl env ls -f project/hosts --json --ssh-config=lab/cfg"
+    assert words.startswith(f"# add -F {shell.folder}/lab/cfg,")
 
 
 def test_a_name_that_the_given_ssh_config_has_is_not_looked_for_in_another(shell):
