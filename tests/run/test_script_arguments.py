@@ -84,12 +84,23 @@ REFUSED = {
         "train.py has no option --epoch_s; did you mean --epochs?",
         "d --out o --epochs=3",
     ),
-    "unlike any": (ARGPARSE, "d --out o --zzz 3", "train.py has no option --zzz", "d --out o"),
+    "unlike any": (
+        ARGPARSE, "d --out o --zzz 3", "train.py has no option --zzz", "d --out o --zzz 3",
+    ),
+    "in full": (
+        ARGPARSE, "d --out o --learning-rate 3",
+        "train.py has no option --learning-rate; did you mean --lr?", "d --out o --lr 3",
+    ),
+    "by its initials": (
+        ARGPARSE.replace('"--lr"', '"--learning_rate"'), "d --out o --lr=3",
+        "train.py has no option --lr; did you mean --learning_rate?",
+        "d --out o --learning_rate=3",
+    ),
     "before what is missing": (
         ARGPARSE, "--lrr 3", "train.py has no option --lrr; did you mean --lr?", "--lr 3",
     ),
     "one argument too many": (
-        ARGPARSE, "d e --out o", "train.py has no argument e", "d --out o",
+        ARGPARSE, "d e --out o", "train.py has no argument e", "d e --out o",
     ),
     "a required option": (ARGPARSE, "d", "train.py needs --out", "d --out OUT"),
     "a required argument": (ARGPARSE, "--out o", "train.py needs data", "--out o DATA"),
@@ -162,13 +173,24 @@ def test_a_required_argument_is_filled_with_a_choice_of_its_own() -> None:
 def test_what_the_script_would_refuse_is_one_sentence_and_a_line(text, args, what, corrected):
     error = refuse(text, args.split())
     assert error and error.what.startswith(what)
-    *commands, last = error.hint.splitlines()
-    if corrected != args:
-        assert [line.partition("   # ")[0] for line in commands] == [
-            f"ipexctl run -f 'my hosts' -F cfg train.py {corrected}"
-        ]
-    # what the script would refuse is no command to paste
-    assert last.startswith("#") and "--force" in last
+    *offered, last = error.hint.splitlines()
+    commands = [line.partition("   # ")[0] for line in offered if not line.startswith("# ")]
+    command = f"ipexctl run -f 'my hosts' -F cfg train.py {corrected}"
+    assert commands == ([command] if corrected != args else [])
+    forced = f"ipexctl run --force -f 'my hosts' -F cfg train.py {args}"
+    assert last == f"{forced}   # start anyway"
+
+
+@pytest.mark.parametrize(
+    ("args", "offered"),
+    [
+        ("d --out o --zzz 3", "# its options: --lr, --epochs, --kind, --shuffle, --sizes, --out"),
+        ("d e --out o", "# its arguments: data"),
+    ],
+)
+def test_a_word_unlike_any_is_not_dropped_from_the_line_to_paste(args: str, offered: str) -> None:
+    error = refuse(ARGPARSE, args.split())
+    assert error and error.hint.splitlines()[0] == offered
 
 
 # what is accepted, and what only the run can know

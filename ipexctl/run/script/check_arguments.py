@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base.located_errors import nearest_word
-from ipexctl.base.retry_command import compose_retry_command
+from ipexctl.base.retry_command import compose_retry_command, with_force
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
 from ipexctl.run.script.parse_arguments import find_misfit
 from ipexctl.user_code.script_arguments import Argument, ScriptArguments
 from ipexctl.user_code.source import PythonSource
 
-# no command: the script would refuse the arguments, unless its parser was misread
-_FORCE = "# --force starts the ranks anyway"
+_REFUSES = "the script's own parser would end every rank with this error"
 _MOST_NAMED = 12  # options that are listed
 _BAD_CHOICE = re.compile(r"argument (?:.*/)?(\S+): invalid choice: '([^']+)'")
 
@@ -52,7 +51,7 @@ def _refuse_own_options(
     return InputError(
         f"{script} has no option {words[0]}",
         why=f"{words[0]} is an option of ipexctl run, and those go before the script",
-        hint="\n".join(filter(None, (corrected, _FORCE))),
+        hint=_with_force(typed, corrected),
         slug="script-option",
     )
 
@@ -63,28 +62,40 @@ def _refuse_words(
 ) -> InputError:  # fmt: skip
     word, sign, value = unknown[0].partition("=")
     flags = [flag for argument in declared.arguments for flag in argument.flags]
-    near = nearest_word(word, flags) if word.startswith("--") else ""
+    near = _meant_flag(word, flags) if word.startswith("--") else ""
     line = next((a.line for a in declared.arguments if near in a.flags), 0)
     kind = "option" if word.startswith("-") else "argument"
     index = [*args].index(unknown[0])
     if near:
         words = [*args[:index], f"{near}{sign}{value}", *args[index + 1 :]]
         meant, why = f"; did you mean {near}?", f"{near} is defined at {script}:{line}"
-    else:
-        words, meant = list(args), ""
-        for refused in unknown:
-            words.remove(refused)
-        why = f"its options: {_list_options(declared)}"
+        offered = _command(typed, words)
+    else:  # without the word, the script would train with a default
+        meant, why = "", _REFUSES
+        offered = f"# its {kind}s: {_list_names(declared, options=kind == 'option')}"
     return InputError(
         f"{script} has no {kind} {word}{meant}",
         why=why,
-        hint=_commands(typed, words),
+        hint=_with_force(typed, offered),
         slug="script-option",
     )
 
 
-def _list_options(declared: ScriptArguments) -> str:
-    names = [a.name for a in declared.arguments if a.flags and a.line] or ["none"]
+def _meant_flag(word: str, flags: Sequence[str]) -> str:
+    """Return the flag of the same initials, such as --lr for --learning-rate and the reverse, or
+    else the most similar one; "" without one."""
+    alike = [f for f in flags if word == _initials(f) or f == _initials(word)]
+    return alike[0] if len(alike) == 1 else nearest_word(word, flags)
+
+
+def _initials(flag: str) -> str:
+    parts = re.split("[-_]", flag.lstrip("-"))
+    return "--" + "".join(part[:1] for part in parts) if parts[1:] else ""
+
+
+def _list_names(declared: ScriptArguments, *, options: bool) -> str:
+    named = (a for a in declared.arguments if bool(a.flags) == options)
+    names = [a.name for a in named if a.line] or ["none"]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
 
@@ -95,8 +106,8 @@ def _refuse_value(
     corrected = _with_meant_choice(declared, message, args)
     return InputError(
         f"{script}: {message}",
-        why="the script's own parser would end every rank with this error",
-        hint=_commands(typed, corrected) if corrected else _FORCE,
+        why=_REFUSES,
+        hint=_with_force(typed, _command(typed, corrected) if corrected else ""),
         slug="script-argument",
     )
 
@@ -129,13 +140,18 @@ def _refuse_missing(
     return InputError(
         f"{script} needs {names}",
         why=f"required at {places}",
-        hint=_commands(typed, words, choices),
+        hint=_with_force(typed, _command(typed, words, choices)),
         slug="script-argument-missing",
     )
 
 
-def _commands(typed: Typed, words: Sequence[str], note: str = "") -> str:
+def _command(typed: Typed, words: Sequence[str], note: str = "") -> str:
     corrected = replace(typed, script=(*typed.script[:1], *words))
     command = compose_retry_command(corrected, (), None)
-    noted = f"{command}   # {note}" if command and note else command
-    return "\n".join(filter(None, (noted, _FORCE)))
+    return f"{command}   # {note}" if command and note else command
+
+
+def _with_force(typed: Typed, offered: str) -> str:
+    """Return the offered line, and the one that starts the ranks anyway: the script's parser may
+    have been misread."""
+    return "\n".join(filter(None, (offered, with_force(typed))))
