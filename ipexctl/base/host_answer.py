@@ -30,11 +30,11 @@ from typing import (
 )
 
 from ipexctl.base.values import Reader, list_of, plain
+from ipexctl.common import message
 from ipexctl.common.message import Message, Variant
 from ipexctl.errors import HostFailed, is_shown
 
 REPORT = "run the same command again; if it fails again, report it: ipexctl support"
-_HUGE = 1 << 62
 _FORMAT = " is not in the expected format"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -64,7 +64,7 @@ class Answer(dict[str, Any]):
             slug="agent-reply-invalid",
         )
 
-    def integer(self, name: str, most: int = _HUGE, least: int = 0) -> int:
+    def integer(self, name: str, most: int = message.HUGE, least: int = 0) -> int:
         """Return a size or a count."""
         value = self[name]
         if type(value) is not int or not least <= value <= most:
@@ -122,15 +122,15 @@ def _read_line(value: Any) -> str | None:
 
 
 def _read_signed(value: Any) -> int | None:
-    return value if type(value) is int and abs(value) <= _HUGE else None
+    return value if message.is_whole(value) else None
 
 
 def _read_port(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= 65535 else None
+    return value if message.is_port(value) else None
 
 
 def _read_exit_code(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= 255 else None
+    return value if message.is_exit_code(value) else None
 
 
 Line = Annotated[str, _read_line]  # text to show, without control characters and ends of lines
@@ -379,8 +379,8 @@ def _is_line(value: object) -> bool:
 _LEAVES: dict[Any, Reader] = {
     str: _leaf_reader(_is_line),
     AnyText: _leaf_reader(lambda value: isinstance(value, str)),
-    int: _leaf_reader(lambda value: type(value) is int and 0 <= value <= _HUGE),
-    float: _leaf_reader(lambda value: type(value) in (int, float) and 0 <= value < _HUGE),
+    int: _leaf_reader(message.is_size),
+    float: _leaf_reader(message.is_time),
     bool: _leaf_reader(lambda value: type(value) is bool),
     Any: lambda value: value,  # read where it is used
 }

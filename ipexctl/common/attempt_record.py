@@ -15,7 +15,7 @@ class RecordLine(Variant):
 class Leads(RecordLine):
     """A host leads now, and ends the terms before. This is not written to RUN/attempts."""
 
-    host: str
+    host: "Line"
 
 
 class RunQueued(RecordLine):
@@ -30,7 +30,7 @@ class AttemptBegins(RecordLine):
 
     attempt: int
     hosts: "list[Line]"
-    run_id: str = ""  # in RUN/attempts
+    run_id: "Line" = ""  # in RUN/attempts
     why: "Line" = ""
     error: "Line" = ""  # to compare with the next one
     lasted: float = 0.0
@@ -123,8 +123,8 @@ class FurtherAttempt(Message):
 
 
 class KeeperQuestion(Message):
-    stop: str = ""  # the user who stops the run
-    returned: str = ""  # a host that was lost and is back
+    stop: "Line" = ""  # the user who stops the run
+    returned: "Line" = ""  # a host that was lost and is back
 
 
 class QueuedRun(Message):

@@ -6,7 +6,7 @@ from ipexctl.common.message import Line, Message, Port
 class CopiedPart(Message):
     """What one host wrote of a checkpoint."""
 
-    sha: str  # of the list of its files
+    sha: "Line"  # of the list of its files
     list: int  # bytes of that list
     bytes: int  # of its files
 
@@ -17,9 +17,9 @@ class Manifest(Message):
     name: "Line"
     number: int  # counts the complete checkpoints of a run
     age: float
-    parts: "dict[str, CopiedPart]"  # by the host that wrote it
+    parts: "dict[Line, CopiedPart]"  # by the host that wrote it
     step: "int | None" = None
-    holders: "dict[str, list[str]]" = {}  # by writer: the hosts that have its part
+    holders: "dict[Line, list[Line]]" = {}  # by writer: the hosts that have its part
     key: "Line" = ""  # checkpoint_names.checkpoint_key
     members: "list[Line]" = []  # what the patterns match of it; none: its name alone
     gap: float = 0.0  # seconds, the longest time between two files of a checkpoint so far
@@ -38,9 +38,9 @@ class Unpublished(Message):
 class CopiesReport(Message):
     """The copies on one host of the run; other hosts may share its home."""
 
-    host: str
+    host: "Line"
     manifests: "list[Manifest]"
-    held: "list[str]"  # sha of parts that are intact here
+    held: "list[Line]"  # sha of parts that are intact here
     pending: "list[Unpublished]"
 
 
@@ -53,7 +53,7 @@ class CopiesReports(Message):
 class PartFiles(Message):
     """What one host wrote of a checkpoint."""
 
-    name: str  # of the checkpoint
+    name: "Line"  # of the checkpoint
     files: "list[tuple[str, str, int]]"  # path below the folder of the ranks, sha256, bytes
 
 

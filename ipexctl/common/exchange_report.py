@@ -7,7 +7,7 @@ class RankGroup(Message):
     """A group of torch.distributed, as one of its ranks sees it."""
 
     ranks: "tuple[int, ...]"  # empty: all
-    backend: Line
+    backend: "Line"
     data: "bool | None"  # whether a collective with data ran; None: unknown
     count: int  # number of operations that have ended, including barriers
 
@@ -21,10 +21,10 @@ class RankProcess(Message):
     seconds: float  # that it had run by then
     ended: bool  # this is its last report
     joined: bool  # it took part in a rendezvous
-    master: Line  # the address of the rendezvous
+    master: "Line"  # the address of the rendezvous
     place: "int | None"  # its rank in torch.distributed
     world: "int | None"
-    torch: Line
+    torch: "Line"
     others: "tuple[Line, ...]"  # other libraries with which ranks exchange data
     groups: "tuple[RankGroup, ...]"
 
@@ -34,6 +34,6 @@ class ExchangeReport(Message):
 
     processes: "tuple[RankProcess, ...]" = ()
     # rank, its own address, the other end's, bytes sent and received
-    moved: "tuple[tuple[int, str, str, int, int], ...]" = ()
-    silent: Line = ""  # why its ranks report nothing
+    moved: "tuple[tuple[int, Line, Line, int, int], ...]" = ()
+    silent: "Line" = ""  # why its ranks report nothing
     complete: bool = False  # all of them have ended

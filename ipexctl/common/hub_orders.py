@@ -1,7 +1,7 @@
 """Messages with which the hub of a run gives orders to the supervisors of its hosts."""
 
 from ipexctl.common.copy_messages import CopyOrder
-from ipexctl.common.message import Variant
+from ipexctl.common.message import Signed, Variant
 from ipexctl.common.run_events import Fact
 
 
@@ -26,7 +26,7 @@ class LaunchEnded(HostOrder):
     """A daemon that mpirun requested has ended. The order goes to mpirun's host."""
 
     key: int
-    code: int
+    code: Signed
 
 
 class LaunchRefused(HostOrder):

@@ -36,14 +36,14 @@ class InputsNoted(JournalRecord):
 class LogBegan(JournalRecord):
     """The log of a rank or of a program begins."""
 
-    key: "int | str"
-    file: str
+    key: "int | Line"
+    file: "Line"
 
 
 class LogEnded(JournalRecord):
     """Nothing more is written to this log."""
 
-    key: "int | str"
+    key: "int | Line"
 
 
 class OwnRankStarted(JournalRecord):

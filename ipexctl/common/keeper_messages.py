@@ -2,7 +2,7 @@
 
 from ipexctl.common.attempt_record import QueuedRun, RecordLine, RunEnded
 from ipexctl.common.checkpoint_reports import CopiedPart
-from ipexctl.common.message import Line, Message, Variant
+from ipexctl.common.message import Line, Message, Signed, Variant
 from ipexctl.common.run_events import Fact
 from ipexctl.common.run_orders import StartOrder
 
@@ -136,7 +136,7 @@ class Vote(KeeperMessage):
     """A message of Raft. No pickle: who has the key of a run could run any program by it."""
 
     vote: str  # its kind, as PySyncObj calls it
-    numbers: "dict[str, int | bool]"  # its other fields
+    numbers: "dict[str, Signed | bool]"  # its other fields
     entries: "list[LogEntry]" = []
 
 

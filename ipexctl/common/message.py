@@ -25,6 +25,8 @@ else:
         return lambda kind: kind
 
 
+HUGE = 1 << 62  # no size, count or time reaches it; what one machine takes, all others have to read
+
 Line = str  # the controller leaves out its control characters and ends of lines
 AnyText = str  # may contain any characters
 Signed = int  # it may be below 0; others are sizes, counts, times
@@ -136,15 +138,44 @@ class Variant(Message):
         return kind if kind is not None and issubclass(kind, cls) else None
 
 
-PLAIN = {  # type: dict[str, tuple[type, ...]]  # the values of JSON that are meant
-    "str": (str,), "Line": (str,), "AnyText": (str,), "int": (int,), "Signed": (int,),
-    "Port": (int,), "ExitCode": (int,),
-    "float": (float, int), "bool": (bool,), "None": (type(None),),
-}  # fmt: skip
-
-
 class WrongValue(TypeError):
     """A value is not as an annotation says."""
+
+
+def is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value <= HUGE
+
+
+def is_whole(value: object) -> bool:
+    return type(value) is int and -HUGE <= value <= HUGE
+
+
+def is_port(value: object) -> bool:
+    return type(value) is int and 0 <= value <= 65535
+
+
+def is_exit_code(value: object) -> bool:
+    return type(value) is int and 0 <= value <= 255
+
+
+def is_time(value: object) -> bool:
+    return (type(value) is float or type(value) is int) and 0 <= value < HUGE
+
+
+def is_number_key(name: str) -> bool:
+    """Whether it is a whole number: keys of JSON are text."""
+    return str(name).isdigit() and len(str(name)) < 20
+
+
+PLAIN = {  # type: dict[str, Callable[[Any], bool]]  # whether a value of JSON is meant
+    "str": is_text, "Line": is_text, "AnyText": is_text, "int": is_size, "Signed": is_whole,
+    "Port": is_port, "ExitCode": is_exit_code, "float": is_time,
+    "bool": lambda value: type(value) is bool, "None": lambda value: value is None,
+}  # fmt: skip
 
 
 @lru_cache(maxsize=None)  # taken apart once: a journal has thousands of records, of a few types
@@ -152,7 +183,7 @@ def reader_of(type_: str) -> "Callable[[Any], Any]":
     """Return a function that returns a value, read from JSON, as an annotation says. It raises
     WrongValue, or TypeError for a message in it."""
     options = split_outside_brackets(type_, "|")
-    plain = tuple(kind for option in options for kind in PLAIN.get(option, ()))
+    plain = [PLAIN[option] for option in options if option in PLAIN]
     others = [option for option in options if option not in PLAIN]
     if not others:
         return plain_reader(plain)
@@ -164,9 +195,11 @@ def reader_of(type_: str) -> "Callable[[Any], Any]":
     return (lambda value: value) if kind == "Any" else kinds[kind].read
 
 
-def plain_reader(types: "tuple[type, ...]") -> "Callable[[Any], Any]":
+def plain_reader(meant: "list[Callable[[Any], bool]]") -> "Callable[[Any], Any]":
+    first, others = meant[0], meant[1:]
+
     def read_plain(value: "Any") -> "Any":
-        if type(value) not in types:
+        if not (first(value) or any(fits(value) for fits in others)):
             raise WrongValue
         return value
 
@@ -174,10 +207,10 @@ def plain_reader(types: "tuple[type, ...]") -> "Callable[[Any], Any]":
 
 
 def reader_of_either(
-    plain: "tuple[type, ...]", others: "list[Callable[[Any], Any]]"
+    plain: "list[Callable[[Any], bool]]", others: "list[Callable[[Any], Any]]"
 ) -> "Callable[[Any], Any]":
     def read_either(value: "Any") -> "Any":
-        if type(value) in plain:
+        if any(fits(value) for fits in plain):
             return value
         for read in others[:-1]:
             try:
@@ -192,6 +225,7 @@ def reader_of_either(
 def reader_of_many(kind: str, inner: "tuple[str, ...]") -> "Callable[[Any], Any]":
     collection = tuple if kind == "tuple" else list  # type: Callable[[Any], Any]
     reads = [reader_of(part) for part in inner if part != "..."]
+    whole = inner[0] == "int"
 
     def read_items(value: "Any") -> "Any":
         if not isinstance(value, (list, tuple)):
@@ -204,7 +238,7 @@ def reader_of_many(kind: str, inner: "tuple[str, ...]") -> "Callable[[Any], Any]
         return tuple([read(item) for read, item in zip(reads, value)])  # noqa: B905 - not in Python 3.6
 
     def read_dict(value: "Any") -> "Any":
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or (whole and not all(map(is_number_key, value))):
             raise WrongValue
         return {name: reads[1](item) for name, item in value.items()}
 

@@ -53,7 +53,7 @@ class Exit(Message):
     code: "int | None"
     signal: "int | None" = None
     lost: bool = False  # its wrapper was killed and reported nothing
-    hints: "tuple[str, ...]" = ()  # what its host knows besides: see run/outcome/rank_states.py
+    hints: "tuple[Line, ...]" = ()  # what its host knows besides: see run/outcome/rank_states.py
     usage: "Usage | None" = None
     at_exit: "int | None" = None  # the signal that ended Python after the script had ended
 
@@ -119,7 +119,7 @@ class Exchanged(Event):
 class LogPart(Event):
     """The next bytes of a log come with this, or its end."""
 
-    key: "int | str"  # a rank's number, or a program
+    key: "int | Line"  # a rank's number, or a program
     end: bool = False
 
 
@@ -154,23 +154,23 @@ class Unlaunch(Event):
 class Exited(Event):
     """mpirun, one of its daemons or the program that started ranks has ended."""
 
-    key: str
-    code: int
-    error: str = ""  # why it could not be started
+    key: "Line"
+    code: Signed  # below 0: minus the signal that ended it
+    error: "Line" = ""  # why it could not be started
     asked: bool = False  # it was ordered to end
 
 
 class Unanswered(Event):
     """Some addresses do not answer the host's ranks."""
 
-    own: "list[str]"  # addresses of this host
-    peers: "list[tuple[str, float]]"  # those that do not answer, for how many seconds
+    own: "list[Line]"  # addresses of this host
+    peers: "list[tuple[Line, float]]"  # those that do not answer, for how many seconds
 
 
 class StopAsked(Event):
     """A user has called `ipexctl stop`, which asks every host."""
 
-    by: str
+    by: "Line"
     seconds: float
 
 
@@ -268,7 +268,7 @@ class Checkpoint(Event):
 
     name: "Line"
     step: "int | None" = None
-    hosts: "tuple[str, ...]" = ()
+    hosts: "tuple[Line, ...]" = ()
     bytes: int = 0
     seconds: float = 0.0
     withdrawn: bool = False

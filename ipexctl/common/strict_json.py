@@ -13,7 +13,7 @@ if MYPY:
     from typing import Any
 
 DIGITS = 20  # of a whole number
-DEPTH = 64  # lists and objects in each other
+DEPTH = 64  # lists and objects in each other: deeper than any of our documents
 # A number may be refused only if one of these is in the text with 0 for each of its digits; else
 # Python's reader needs no call for each number.
 _ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
@@ -21,11 +21,11 @@ _LONG, *_EXPONENTS = b"0" * (DIGITS + 1), b"e000", b"E000", b"e+000", b"E+000"
 _NESTING = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
-def read_strict_json(data: bytes) -> "Any":
+def read_strict_json(data: bytes, depth: int = DEPTH) -> "Any":
     """Return the value. Raise ValueError for what is no JSON, has a number without end or with
-    many digits, or is deeper than any of our messages."""
-    if data.count(b"[") + data.count(b"{") > DEPTH and depth_of(data) > DEPTH:
-        raise ValueError("lists and objects in each other, more than %d deep" % DEPTH)
+    many digits, or is deeper than this."""
+    if data.count(b"[") + data.count(b"{") > depth and depth_of(data) > depth:
+        raise ValueError("lists and objects in each other, more than %d deep" % depth)
     alike = data.translate(_ALIKE)
     is_odd = _LONG in alike or any(map(alike.__contains__, _EXPONENTS))
     return (_STRICT if is_odd else _USUAL).decode(data.decode("utf-8"))

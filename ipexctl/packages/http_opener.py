@@ -28,7 +28,9 @@ from ipexctl.errors import InputError, reason_of
 from ipexctl.packages.indexes import Indexes, in_variables
 
 Pair = tuple[str, str]  # name and password
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # with an IPv4 address at the end
+# with an IPv4 address at the end, which a router or this machine may translate
+_WITH_IPV4 = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")))
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")  # to IPv4 addresses of the own network
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -96,7 +98,10 @@ def is_public(address: str) -> bool:
     """Decide whether an IP address is one of the internet: not private, link-local or loopback."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        translated = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None
+        if ip.is_site_local or ip in _LOCAL_NAT64:
+            return False
+        within = any(ip in network for network in _WITH_IPV4)
+        translated = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if within else None
         ip = ip.ipv4_mapped or ip.sixtofour or translated or ip
     return ip.is_global and not ip.is_multicast
 

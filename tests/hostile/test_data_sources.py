@@ -249,6 +249,16 @@ def test_a_private_address_is_refused_however_it_is_spelled(
     assert done.slug == "pull-failed" and "not public" in done.stderr, done
 
 
+@pytest.mark.parametrize("host", ["\uff11\uff12\uff17.0.0.1", "127\u30020\u30020\u30021", "a" * 70])
+def test_a_redirect_to_a_name_that_is_none_is_a_failure_of_its_server(
+    tmp_path: Path, host: str
+) -> None:
+    with serving(redirecting(f"http://{host}:8801/x".encode().decode("latin-1"))) as url:
+        done = pull(tmp_path, url, f"{url}/set.csv")
+    assert (done.returncode, done.slug) != (70, "bug") and "Traceback" not in done.stderr, done
+    assert done.returncode not in (0, 70), done
+
+
 @contextmanager
 def forwarding(asked: list[str], then: Answer) -> Iterator[str]:
     """A proxy: it answers requests itself, and opens no tunnels."""
@@ -326,6 +336,8 @@ def test_a_server_behind_a_proxy_does_not_refer_to_private_addresses_without_it(
         ("fe80::1%eth0", False), ("fd00::1", False), ("::ffff:127.0.0.1", False),
         ("2002:7f00:1::", False), ("0.0.0.0", False), ("100.64.0.1", False), ("224.0.0.1", False),
         ("::", False), ("::ffff:8.8.8.8", True), ("64:ff9b::a00:1", False),
+        ("fec0::9", False), ("64:ff9b:1::808:808", False), ("::127.0.0.1", False),
+        ("::ffff:0:127.0.0.1", False), ("::ffff:0:8.8.8.8", True),
     ],
 )  # fmt: skip
 def test_private_addresses_are_known(address: str, public: bool) -> None:

@@ -71,6 +71,17 @@ def test_each_message_arrives_once_and_in_order_over_50_cuts(monkeypatch) -> Non
     assert sent > 500
 
 
+@pytest.mark.parametrize("value", [float("nan"), 10**3000, json.loads("[" * 41 + "]" * 41)])
+def test_a_message_that_cannot_be_read_is_told_as_none_and_does_not_come_again(value: Any) -> None:
+    """Else its host would send it for ever, and each time count as heard."""
+    with cluster() as c:
+        spoke = c.spoke("node1")
+        for message in ("before", {"odd": value}, "after"):
+            spoke.send(message)
+        assert spoke.flush(20)
+        assert c.taken["node1"] == ["before", None, "after"]
+
+
 def test_a_large_message_and_many_at_once_arrive() -> None:
     got: list[Any] = []
     with cluster() as c:

@@ -6,10 +6,21 @@ import json
 import os
 import random
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from ipexctl.base import host_answer
+from ipexctl.common import (
+    attempt_record,
+    checkpoint_reports,
+    exchange_report,
+    journal_records,
+    message,
+    run_events,
+)
 from ipexctl.common.journal_records import RanksSignalled, WrittenRecord
+from ipexctl.common.message import Message
 from ipexctl.common.run_events import Exit, RankExited
 from ipexctl.common.strict_json import DEPTH, depth_of, read_strict_json
 from ipexctl.machines.wire.frames import BadFrame, Decoder
@@ -64,6 +75,38 @@ def test_a_host_does_not_take_from_another_what_the_controller_would_refuse(text
     header = b'{"id": 1, "done": ' + body + b"}"
     with pytest.raises(BadFrame):
         Decoder().feed(len(header).to_bytes(4, "big") + bytes(4) + header)
+
+
+PASSED_ON = (attempt_record, checkpoint_reports, exchange_report, journal_records, run_events)
+OWN = ("dict[str, Any]", "list[str]")  # of the controller's own orders, and arguments of programs
+WRONG = [
+    -7, 10**19, -0.5, 1e300, True, "a\nb", "\x1b[2J", "\ud800", None, [], {}, ["a\nb"], [[1, 2]],
+    {"a\nb": "a\nb"}, {"x": 0.5}, {"-1": 0.5}, {"1": -0.5}, [[-1, "a\nb"]], [["a\nb", 1]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", PASSED_ON, ids=lambda module: module.__name__)
+def test_what_hosts_take_from_each_other_is_what_the_controller_takes_from_them(
+    module: ModuleType,
+) -> None:
+    """Else one host could write into the journals of the others what no command can read."""
+    seen = refused = 0
+    for kind in vars(module).values():
+        if not (isinstance(kind, type) and issubclass(kind, Message)):
+            continue
+        by_controller = host_answer.reader_of
+        for name, type_ in host_answer._hints(kind).items():
+            if name not in kind._names or kind._types[name] in OWN:
+                continue
+            for value in WRONG:
+                seen += 1
+                try:
+                    message.reader_of(kind._types[name])(value)
+                except TypeError:
+                    refused += 1
+                    continue
+                by_controller(type_, True)(value)
+    assert refused > seen // 2 > 0
 
 
 @pytest.mark.parametrize("text", ODD[:11])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.common.attempt_record import KeeperAnswer
 from ipexctl.common.journal_records import WrittenRecord
@@ -21,6 +23,7 @@ from ipexctl.report.report_document import report_document
 from ipexctl.run.command.ps_table import table_lines
 from ipexctl.run.command.ps_text import run_document, run_lines
 from ipexctl.run.command.why_text import why_document
+from ipexctl.run.jobs.ps import read_listed_rows
 from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.jobs.why import Why
 from ipexctl.run.outcome.host_reports import RunOnHost, read_on_host
@@ -28,6 +31,7 @@ from ipexctl.run.outcome.listed_runs import ListedRun, merge_runs
 from ipexctl.run.outcome.run_choice import Caller
 from ipexctl.run.outcome.run_state import Phase
 from tests.made import noted, run_row
+from tests.refused import refused
 from tests.report.made_run import material
 from tests.run.test_journal import began, ended, started
 
@@ -119,3 +123,24 @@ def test_hosts_that_say_different_things_make_one_state() -> None:
     assert (run.state.phase, run.state.reason) == (Phase.FAILED, CAUSE)
     (run,) = merge_runs([on_a(*RANKS, FAILED, alive=True), b])
     assert (run.state.phase, run.state.since) == (Phase.STOPPING, 1009.0)
+
+
+def test_what_is_not_valid_of_one_run_hides_no_other() -> None:
+    """Another host of that run may have said it."""
+    said: list[str] = []
+    well, bad = (run_row(f"20260101-000000-00000{n}", "a", alive=True) for n in (1, 2))
+    poisoned = bad.document()
+    poisoned["journal"]["facts"] = [{"event": {"kind": "RankExited", "rank": -7}, "host": "c"}]
+    poisoned["journal"]["started"] = "x"
+    sent = Answer("a", json.loads(json.dumps({"runs": [well.document(), poisoned]})))
+    rows = list(read_listed_rows(sent, "a", said.append))
+    assert [(row.run, row.alive) for row in rows] == [(well.run, True), (bad.run, True)]
+    assert said == [f"a: part of what it recorded of {bad.run} is not valid, and left out"]
+    runs = merge_runs(read_on_host("a", row, known_failures) for row in rows)
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("odd", [{}, {"run": 7}, {"run": "", "alive": True}])
+def test_a_row_without_its_run_is_a_failure_of_the_host(odd: dict[str, Any]) -> None:
+    with refused("agent-reply-invalid", "'runs'"):
+        list(read_listed_rows(Answer("a", {"runs": [odd]}), "a", print))

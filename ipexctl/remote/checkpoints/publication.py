@@ -29,6 +29,7 @@ from ipexctl.common.copy_messages import (
     WithdrawManifest,
     WriteManifest,
 )
+from ipexctl.common.message import HUGE
 from ipexctl.remote.checkpoints.checkpoint_rules import choose_copy_host, list_missing_files
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -190,7 +191,7 @@ class Publication:
             self.again = 0
             self.stamps = {host: part.stamp for host, part in current.found.items() if part}
         self.series.setdefault(checkpoint_series(current.name), set()).update(current.parts)
-        size = sum(part.bytes for part in current.parts.values())
+        size = min(HUGE, sum(part.bytes for part in current.parts.values()))
         seconds = round(now - current.written, 1)
         name, hosts = current.manifest.name, tuple(sorted(current.published))
         event = run_events.Checkpoint(

@@ -40,9 +40,12 @@ def encode_message(message: object) -> bytes:
     return body
 
 
+DEPTH = 40  # of a message: a journal and an answer have it inside of documents of their own
+
+
 def decode_message(body: bytes) -> "Any":
     try:
-        return read_strict_json(body)
+        return read_strict_json(body, DEPTH)
     except ValueError:
         raise BadRecord("a message that is not JSON") from None
 

@@ -52,6 +52,7 @@ def find_other_runs(root: str = "") -> "list[dict[str, Any]]":
 
     runs = {}  # type: dict[tuple[int, int], dict[str, object]]
     counts = collections.Counter()  # type: collections.Counter[int]  # by account
+    used = {}  # type: dict[int, dict[str, Any]]  # by process, which may have many sockets
     processes, end = None, time.monotonic() + PATIENCE
     for address, run in sockets:
         pid, uid = find_supervisor_process(address, end)
@@ -63,7 +64,9 @@ def find_other_runs(root: str = "") -> "list[dict[str, Any]]":
         processes = processes or rank_wrapper.list_processes()
         own = uid == os.getuid()
         counts[uid] += 1
-        row = dict(measure_run_usage(pid, processes), run=run, own=own, name="", command="")
+        if pid not in used:
+            used[pid] = measure_run_usage(pid, processes)
+        row = dict(used[pid], run=run, own=own, name="", command="")
         row["owner"] = user_name(uid)
         runs[uid, pid] = dict(row, **describe_own_run(root, run)) if own and root else row
     return list(runs.values())

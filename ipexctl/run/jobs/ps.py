@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_answer import Answer, Odd, as_type
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
+from ipexctl.base.values import plain
 from ipexctl.common.attempt_record import KeeperAnswer, KeeperQuestion
 from ipexctl.common.message import Message
 from ipexctl.common.root_paths import ATTEMPT
-from ipexctl.common.run_answers import RunList
+from ipexctl.common.run_answers import RunRow
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.facts.other_runs_facts import LiveRun
@@ -388,6 +389,22 @@ def reread_attempt(
     return next((run for run in attempts if run.id == run_id), None)
 
 
+def read_listed_rows(answer: Answer, host: str, note: Callable[[str], object]) -> Iterator[RunRow]:
+    """Yield what a host says of each run. What is not valid is unknown, and noted: another host of
+    that run may have said it, and it must not hide other runs."""
+    for row in answer.value("runs", tuple[dict[str, Any], ...]):
+        try:
+            yield as_type(RunRow, row)
+        except Odd as e:
+            (known,) = Answer(host, {"runs": [row]}).rows("runs", RunRow)
+            if not known.run:
+                raise answer.invalid_reply(f"'runs'{e}") from None
+            note(
+                f"{host}: part of what it recorded of {plain(known.run)} is not valid, and left out"
+            )
+            yield known
+
+
 def gather_runs(
     fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False,
     hosts: Sequence[Host] | None = None,
@@ -410,7 +427,7 @@ def gather_runs(
                 raise
             fleet.reconnect(host)
             done = ask(host)
-        rows = done.read(RunList).runs
+        rows = read_listed_rows(done, host.name, fleet.target.note)
         return [read_on_host(host.name, row, known_failures) for row in rows]
 
     reports = fleet.map_hosts(one, hosts).values()
