@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from ipexctl.local.project_lock import this_person
 from ipexctl.packages.uv import find_uv
 from tests.env.test_envs import links
 from tests.install.conftest import TORCH, Shop, make_wheel, until
@@ -175,6 +177,68 @@ def test_what_a_run_uses_stays_whoever_watches_it_and_the_run_is_named(shop: Sho
     assert re.search(f"{user}.*{shop.root}/envs/{key}", refused.detail)
     (stays,) = kept
     assert stays["key"] == key and re.match(user, stays["why"])
+
+
+class Queue:
+    """Runs of this account on this machine, in the environment that the project uses."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop, self.root = shop, ("--root", str(shop.root))
+        script = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\n"
+        (shop.work / "train.py").write_text(script.replace("'go'", repr(str(shop.folder / "go"))))
+
+    def start(self, *options: str) -> str:
+        words = ("run", "-d", "--force", "-n", "1", *self.root, *options, "train.py")
+        began = self.shop.ipexctl(*words)
+        assert began.code == 0, began.err
+        return began.out.strip()
+
+    def row(self, run: str) -> dict[str, Any]:
+        rows = self.shop.ipexctl("ps", "-a", "--json", *self.root).document["runs"]
+        return next(row for row in rows if row["run_id"] == run)
+
+    def remove_env(self, key: str) -> list[dict[str, str]]:
+        words = ("env", "rm", key, *self.root, "-y", "--json")
+        return list(self.shop.ipexctl(*words).document["hosts"][0]["kept"])
+
+
+def second_env(shop: Shop) -> str:
+    """Install another environment after the first one, which the links do not protect."""
+    shop.install()
+    (shop.work / "ipexctl.lock").unlink()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    shop.install()
+    return links(shop.root)[0]
+
+
+def test_a_queued_run_keeps_its_environment_and_goes_on_after_install_if_it_is_gone(
+    shop: Shop,
+) -> None:
+    shop.install()
+    queue = Queue(shop)
+    running = queue.start()
+    key = second_env(shop)
+    waiting = queue.start("--queue", "--name", "later")
+    try:
+        until(lambda: queue.row(waiting)["waits"])
+        (shop.root / "current").unlink()
+        why = f"run later ({waiting}) of {this_person()} is queued and will run in it"
+        assert queue.remove_env(key) == [{"key": key, "why": why}]
+        assert (shop.root / "envs" / key).is_dir()
+        shutil.rmtree(shop.root / "envs" / key)
+        until(lambda: "its environment was removed" in queue.row(waiting)["waits"])
+        assert "ipexctl install" in queue.row(waiting)["waits"]
+        assert shop.install().states == ["changed"]
+        assert links(shop.root)[0] == key
+        until(lambda: "removed" not in queue.row(waiting)["waits"])
+        (shop.folder / "go").touch()
+        until(lambda: queue.row(waiting)["state"] == "done")
+    finally:
+        for run in (waiting, running):
+            shop.ipexctl("stop", run, *queue.root, "-t", "0")
+    (shop.root / "current").unlink()
+    until(lambda: not queue.remove_env(key))  # its keeper ends a moment after the run
+    assert not (shop.root / "envs" / key).exists()
 
 
 def test_without_an_environment_there_is_nothing_to_compare(shop: Shop) -> None:

@@ -15,12 +15,15 @@ from stat import S_ISDIR
 
 import pytest
 
+from ipexctl.common.run_orders import RankOrder
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
+from ipexctl.remote.run_files import needed_envs, queued_runs
 from ipexctl.stack.env_list import BuiltEnv, HostEnvs, not_back, way_back
 from ipexctl.terminal.confirm import DECLINED
 from tests.install.conftest import Builder, Outcome, Shop, make_wheel
 from tests.install.test_forecast import answered
+from tests.made import start_order
 
 A, B, C = "a" * 16, "b" * 16, "c" * 16
 TORCH = "torch-2.13.0+cpu-py3-none-any.whl"
@@ -140,6 +143,29 @@ def test_rm_unused_removes_all_but_current_and_previous_and_their_wheels(shop: S
     left = sorted(p.name for p in (root / "blobs/sha256").rglob("*") if p.is_file())
     assert left == [A[0] * 64, B[0] * 64, young.name]
     assert not old.exists()
+
+
+def test_the_environment_of_a_run_that_may_start_again_stays(shop: Shop) -> None:
+    """Between two attempts and on a spare: its keeper holds the lock, and no process uses it."""
+    root = made_up(shop.folder / "five", A, B, current=B)
+    run = root / "runs" / "20261129-120000-abcdef"
+    run.mkdir(parents=True)
+    python = RankOrder(0, 0, [], None, {}, [f"{root}/envs/{A}/bin/python3", "train.py"])
+    about = {"name": "bert", "by": "ann@desk"}
+    order = start_order(host="node01", ranks=[python], about=about)
+    needed_envs.note_needed_env(str(run), order)
+    words = ("env", "rm", "--unused", "--root", str(root), "-y", "--json")
+    with open(run / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        (kept,) = shop.ipexctl(*words).document["hosts"][0]["kept"]
+        name = f"run bert ({run.name}) of ann@desk"
+        assert kept == {"key": A, "why": f"{name} needs it for its next attempt"}
+    queued_runs.keep_order(str(run), order)  # after a reboot, before it waits again
+    (kept,) = shop.ipexctl(*words).document["hosts"][0]["kept"]
+    assert kept == {"key": A, "why": f"{name} is queued and will run in it"}
+    queued_runs.forget_order(str(run), "node01")
+    assert shop.ipexctl(*words).document["hosts"][0]["environments"][0]["key"] == A
+    assert not (root / "envs" / A).exists()
 
 
 def on_disk(root: Path) -> int:

@@ -22,7 +22,7 @@ from ipexctl.machines.target import Target
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.project.send_project import Project, Snapshot, answer_yes, read_project
 from ipexctl.remote.remove import prune_rules
-from ipexctl.remote.run_files import journal
+from ipexctl.remote.run_files import journal, queued_runs
 from ipexctl.remove.prune import prune_cache
 from ipexctl.remove.prune_limits import (
     Amount,
@@ -33,6 +33,7 @@ from ipexctl.remove.prune_limits import (
 )
 from ipexctl.terminal.progress import HostProgress
 from tests.cli import ipexctl
+from tests.made import start_order
 from tests.refused import refused
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
@@ -302,6 +303,19 @@ def test_strict_limits_of_one_person_do_not_remove_the_runs_of_another(tmp_path:
     left = sorted(path.name for path in (root / "runs").iterdir())
     assert left == ["ann-2", "ann-3", "bob-0", "bob-1", "bob-2", "bob-3"]
     assert pruning.runs == [("ann-1", "ann-1"), ("ann-0", "ann-0")]
+
+
+def test_a_queued_run_stays_also_without_its_keeper(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "runs").mkdir(parents=True, mode=0o700)
+    (root / ".ipexctl-root").touch()
+    for number in range(3):
+        ended_run(root, f"ann-{number}", "ann@desk", 40 - number)
+    queued_runs.keep_order(str(root / "runs" / "ann-1"), start_order(host="node01"))
+    limits = {**PruneLimits(runs=1, days=0).for_host("ann@desk"), "check": False}
+    pruning = prune_rules.Pruning(str(root), limits, check=False)
+    pruning.prune_runs()
+    assert sorted(path.name for path in (root / "runs").iterdir()) == ["ann-1", "ann-2"]
 
 
 def test_runs_of_others_are_removed_by_the_usual_limits(tmp_path: Path) -> None:

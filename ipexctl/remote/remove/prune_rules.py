@@ -22,7 +22,7 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import ended_copy, synced_folders
-from ipexctl.remote.run_files import run_about, run_folders
+from ipexctl.remote.run_files import queued_runs, run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -102,7 +102,7 @@ class Pruning:
         self.root, self.limits, self.check = root, limits, check
         self.found = {kind: [0, 0] for kind in KINDS}
         self.runs = []  # type: list[tuple[str, str]]  # that are removed: id and name
-        self.active = run_folders.list_active_runs(root)
+        self.active = {*run_folders.list_active_runs(root), *queued_runs.list_queued_runs(root)}
 
     def count(self, kind: str, size: int) -> None:
         self.found[kind][0] += 1

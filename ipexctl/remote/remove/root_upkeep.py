@@ -21,6 +21,7 @@ from ipexctl.remote.install import (
     standalone_pythons,
     wheel_cache,
 )
+from ipexctl.remote.run_files import needed_envs, queued_runs, run_about
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -127,7 +128,13 @@ def why_needed(root: str, key: str, env: str) -> str:
     if not os.path.lexists(env):
         return "it is not here"
     user = environments.process_using(env)
-    return "%s runs in it" % user if user else ""
+    if user:
+        return "%s runs in it" % user
+    for run in needed_envs.list_runs_needing(root, env):
+        is_queued = queued_runs.is_queued(os.path.join(root, "runs", run))
+        why = "is queued and will run in it" if is_queued else "needs it for its next attempt"
+        return "%s %s" % (run_about.describe_run(root, run), why)
+    return ""
 
 
 def idle_blobs(root: str, removed: "Container[str]") -> "list[tuple[str, int]]":

@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 
 from ipexctl.common.attempt_record import (
@@ -60,7 +61,7 @@ from ipexctl.remote.restart import (
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
-from ipexctl.remote.run_files import attempt_lines, queued_runs, run_about, run_folders
+from ipexctl.remote.run_files import attempt_lines, needed_envs, queued_runs, run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -78,6 +79,7 @@ FOREVER = float("inf")  # a queued run waits until its hosts are back
 WAKES = 60.0  # seconds for a command to start the keepers of earlier queued runs again
 COMMIT = 10.0  # for a line to become part of the record
 SMALLER = "not more than half of the voters are reached from %s"
+ENV_REMOVED = "its environment was removed (ipexctl install with its ipexctl.lock builds it again)"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
 
 
@@ -123,6 +125,8 @@ class Keeper:
         self.folder = root_folder.make_subfolder(root, "runs", self.base)
         run_folders.hold_folder(self.folder)
         self.copies = checkpoint_transfer.CheckpointCopies(self.runs, self.keys)
+        with suppress(OSError):  # a full disk
+            needed_envs.note_needed_env(self.folder, order)
         self.began = self.note_beginning()
         self.inbox = queue.Queue()  # type: queue.Queue[tuple[str, object]]
         self.queue = self.make_queue()
@@ -415,7 +419,7 @@ class Keeper:
             return ""
         pythons = {rank.argv[0] for rank in self.order.ranks}
         if not all(map(os.path.exists, pythons)):
-            return "its environment was removed"
+            return ENV_REMOVED
         return "" if os.path.isdir(self.order.cwd) else "the project's copy was removed"
 
     def others_know(self, now: float) -> bool:

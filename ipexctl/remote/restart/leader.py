@@ -375,7 +375,10 @@ class Leader:
         more = " and %d more" % (len(rows) - SHOWN) if len(rows) > SHOWN else ""
         places = {host: state.place for host, state in states.items() if state.place}
         away = [host for host in self.names if host not in self.known or host not in places]
-        lacks = ["%s: %s" % (host, place.lacks) for host, place in places.items() if place.lacks]
+        lacking_hosts = {}  # type: dict[str, list[str]]
+        for host, place in places.items():
+            lacking_hosts.setdefault(place.lacks, []).append(host)
+        lacks = ["%s: %s" % (", ".join(names), why) for why, names in lacking_hosts.items() if why]
         texts = [
             "place %d in the queue" % (len(rows) + 1),
             "before it: %s" % ", ".join(rows[:SHOWN]) + more if rows else "",

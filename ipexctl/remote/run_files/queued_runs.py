@@ -8,15 +8,28 @@ from ipexctl.common import files
 from ipexctl.common.attempt_record import RunQueued
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
-from ipexctl.remote.run_files import attempt_lines
+from ipexctl.remote.run_files import attempt_lines, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from typing import Any
 
 
+NAME = "queued."
+
+
 def order_path(folder: str, host: str) -> str:
-    return os.path.join(folder, "queued." + os.path.basename(host))
+    return os.path.join(folder, NAME + os.path.basename(host))
+
+
+def is_queued(folder: str) -> bool:
+    """Return whether the run waits on a host that has this folder, also without a keeper."""
+    return any(name.startswith(NAME) for name in names_in(folder))
+
+
+def list_queued_runs(root: str) -> "list[str]":
+    runs = os.path.join(root, "runs")
+    return [run for run in run_folders.run_ids(root) if is_queued(os.path.join(runs, run))]
 
 
 def keep_order(folder: str, order: StartOrder) -> None:

@@ -1,9 +1,11 @@
 """What the command that started a run recorded about it on this host."""
 
+import os
+
 from ipexctl.common.attempt_record import RunQueued
 from ipexctl.common.journal_records import RunBegan
 from ipexctl.common.message import MYPY
-from ipexctl.remote.run_files import attempt_lines, journal
+from ipexctl.remote.run_files import attempt_lines, journal, needed_envs
 
 if MYPY:
     from typing import Any
@@ -21,7 +23,17 @@ def read_about(folder: str) -> "dict[str, Any]":
         first = next(attempt_lines.read_lines(folder, host), None)
         if isinstance(first, RunQueued):
             return first.about
-    return {}
+    marks = [] if hosts else needed_envs.read_marks(folder)  # a spare has nothing else
+    return next((mark["about"] for mark in marks if isinstance(mark.get("about"), dict)), {})
+
+
+def describe_run(root: str, run: str) -> str:
+    """Return `run base (20261126-120000-abcdef) of ann@desk`, as far as that is known."""
+    folder = os.path.join(root, "runs", run)
+    name = "".join(str(read_about(folder).get("name") or "")[:64].split())
+    owner = read_owner(folder, "")
+    text = "run %s (%s)" % (name, run) if name else "run %s" % run
+    return text + " of %s" % owner * bool(owner)
 
 
 def read_owner(folder: str, user: str) -> str:
