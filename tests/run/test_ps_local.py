@@ -306,6 +306,9 @@ def test_the_last_line_of_a_failed_run_is_that_of_the_rank_that_failed_first(her
     assert said.returncode == 1
     assert "boom here" in said.stdout
     assert "Connection closed" not in said.stdout
+    why = here.call("why", run)
+    assert "  rank 1 on " in why.stdout and "\n  boom here\n" in why.stdout
+    assert json.loads(here.call("why", run, "--json").stdout)["last_line"] == "boom here"
     odd = here.call("logs", run, "--rank", "9")
     assert (odd.returncode, odd.slug) == (2, "unknown-rank")
     assert f"--rank 9: {run} " in odd.stderr

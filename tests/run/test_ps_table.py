@@ -123,6 +123,25 @@ def test_the_first_in_the_queue_names_who_has_its_cores_and_hosts_that_are_away(
 
 
 @pytest.mark.parametrize(
+    ("width", "last", "ending"),
+    [
+        (62, "KeyError: 'weights'", "  KeyError: 'weights'"),
+        (62, "torch.OutOfMemoryError: " + "no " * 40, "  torch.OutOfMemoryErr…"),
+        (62, "step 3 loss 0.1", "  rank 1 on node02 exi…"),
+        (80, "KeyError: 'weights'", "  rank 1 on node02 exited with code 1"),
+    ],
+)
+def test_of_a_failed_run_a_narrow_table_shows_the_exception(
+    width: int, last: str, ending: str
+) -> None:
+    run = a_run(1, Phase.FAILED, "bert")
+    assert run.verdict
+    failed = replace(run.state, verdict=replace(run.verdict, last=last))
+    (line,) = shown(replace(run, state=failed, last=last), width=width)[1:]
+    assert line.endswith(ending)
+
+
+@pytest.mark.parametrize(
     ("width", "ending"),
     [
         (80, "  place 3, after bob and 1 more"),

@@ -194,9 +194,11 @@ def _make_row(
 
 
 def _tails(run: ListedRun, listed: Sequence[ListedRun]) -> tuple[str, ...]:
-    """Return what _tail does, and the place in the queue in fewer and fewer words: whose run is
-    next before it says more than an ID that `ps` does not list."""
+    """Return what _tail does, and in fewer and fewer words the exception of a failed run, or the
+    place in the queue: whose run is next before it says more than an ID that `ps` does not list."""
     tail = _tail(run, listed)
+    if _EXCEPTION.match(run.error_line):
+        return tail, run.error_line
     if not tail or run.phase is not Phase.QUEUED or not run.before:
         return (tail,)
     place, last = tail.partition(",")[0], run.before[-1]
@@ -204,6 +206,9 @@ def _tails(run: ListedRun, listed: Sequence[ListedRun]) -> tuple[str, ...]:
         return tail, f"{place}, after {name_runs_before(run, listed)[-1]}", place
     more = f" and {len(run.before) - 1} more" * (len(run.before) > 1)
     return tail, f"{place}, after {last.owner}{more}", f"{place}, after {last.owner}", place
+
+
+_EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception)\b")
 
 
 def _tail(run: ListedRun, listed: Sequence[ListedRun]) -> str:

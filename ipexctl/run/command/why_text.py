@@ -30,7 +30,8 @@ def why_lines(why: Why, width: int) -> Iterator[str]:
     yield _first_line(why)
     note = "another attempt followed" if why.run.later else ""
     skipped = [f"checkpoint skipped: {text}" for text in why.run.skipped]
-    for text in filter(None, (*why.run.end_texts, note, *skipped, why.run.state.waits)):
+    texts = (*why.run.end_texts, why.run.error_line, note, *skipped, why.run.state.waits)
+    for text in filter(None, texts):
         yield from wrap_text(f"  {text}", width, "  ")
     if why.situation and why.diagnosis:
         yield from diagnosis_layout.diagnosis_lines(why.diagnosis, width)
@@ -96,6 +97,7 @@ def why_document(why: Why, stacks: bool = False) -> dict[str, Any]:
         "stalled": why.is_stalled,
         "quiet_seconds": situation.quiet if situation else None,
         "cause": run.cause or None,
+        "last_line": run.last or None,
         "waits": run.state.waits or None,
         "again": why.again or None,
         **(

@@ -134,6 +134,11 @@ class ListedRun:
         return self.verdict.cause if self.verdict else ""
 
     @property
+    def error_line(self) -> str:
+        """The last line of the rank that is the cause: its exception, if it raised one."""
+        return self.last if self.verdict and self.verdict.last else ""
+
+    @property
     def end_texts(self) -> tuple[str, ...]:
         """Why it ended, the attempts after it that did not begin, and why none followed."""
         state = self.state
