@@ -98,8 +98,10 @@ def groups_of(distributed: "ModuleType") -> "dict[str, Any]":
 
 
 def describe_threads(me: int) -> "list[Row]":
-    """Return a row for each other thread. Idents are text, as faulthandler writes them."""
+    """Return a row for each other thread. Idents are text, as faulthandler writes them. `place`: of
+    its innermost frame; without it, the thread went on while this looked and may wait elsewhere."""
     stacks = {ident: stack_of(top) for ident, top in sys._current_frames().items() if ident != me}
+    starts = {ident: (stack[0].f_lasti, own_place(stack)) for ident, stack in stacks.items()}
     threads = dict(threading._active)  # type: ignore  # enumerate() takes a lock
     holders = held_locks(stacks)
     rows = []
@@ -111,6 +113,8 @@ def describe_threads(me: int) -> "list[Row]":
             row.update(wait_of(stack, stacks, holders))
         except Exception:
             pass  # an object of an unexpected kind
+        if stack[0].f_lasti == starts[ident][0]:
+            row["place"] = starts[ident][1]
         rows.append(row)
     return rows
 
@@ -129,6 +133,12 @@ def stack_of(frame: "FrameType | None") -> "list[FrameType]":
 
 def place_of(frame: "FrameType", line: "int | None" = None) -> "Place":
     return [frame.f_code.co_filename, line or frame.f_lineno, frame.f_code.co_name]
+
+
+def own_place(stack: "list[FrameType]") -> "Place":
+    """Return the place of the innermost frame that python_stacks.py keeps."""
+    kept = (f for f in stack if not f.f_code.co_filename.startswith("<frozen importlib"))
+    return place_of(next(kept, stack[0]))
 
 
 def wait_of(stack: "list[FrameType]", stacks: "Stacks", holders: "Holders") -> "Row":
@@ -419,7 +429,8 @@ def value_of(frame: "FrameType", node: "ast.AST") -> "Any":
 
 
 def called_name(frame: "FrameType", node: "ast.AST") -> str:
-    """Return `sqlite3.Connection.execute` for a function written in C; "" for one in Python."""
+    """Return `sqlite3.Connection.execute` for a function written in C; "" for one in Python, and
+    for an object that is called and has no name."""
     if isinstance(node, ast.Attribute):
         owner, value = value_of(frame, node.value), value_of(frame, node)
         if owner is None:
@@ -435,7 +446,8 @@ def called_name(frame: "FrameType", node: "ast.AST") -> str:
     value = value_of(frame, node)
     if value is None or hasattr(value, "__code__"):
         return ""
-    return "%s.%s" % (getattr(value, "__module__", None) or "", getattr(value, "__name__", ""))
+    name, module = getattr(value, "__name__", ""), getattr(value, "__module__", None)
+    return "%s.%s" % (module, name) if module and name else name
 
 
 def text_of(node: "ast.AST") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import signal
@@ -10,11 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import ipexctl.in_ranks
+from ipexctl.in_ranks import thread_waits
 from ipexctl.remote.hang.look import look_at_ranks
 from ipexctl.run.hang.diagnosis import diagnose_run
 from ipexctl.run.hang.diagnosis_layout import stack_document, stack_lines
@@ -438,6 +442,34 @@ def test_the_answer_of_a_rank_does_not_count_as_its_computing(site: Path, hang) 
         (row,) = look_at_ranks(str(site), {0: child.pid}, 0.5)
         called = row["threads"][0]["waits"].get("call") if row["threads"] else None
     assert row["cpu"] < 0.1
+
+
+def test_a_call_is_named_only_with_the_line_that_makes_it(site: Path, hang) -> None:
+    """The rank goes on between its answers: where its frames are, and what it calls there."""
+    calls = {"time.sleep": "time.sleep(0.004)", "select.select": "select([], [], [], 0.004)"}
+    loop = "".join(f"    {line}\n" for line in calls.values())
+    script = f"from select import select\nwhile True:\n{loop}"
+    first = HEAD.count("\n") + 3
+    child = hang(script)
+    deadline, named = time.monotonic() + 300, list[str]()
+    while len(named) < 12 or len(set(named)) < 2:
+        assert time.monotonic() < deadline and child.poll() is None, named
+        (row,) = look_at_ranks(str(site), {0: child.pid}, 0.05)
+        for thread in row["threads"][:1]:
+            if call := thread["waits"].get("call"):
+                assert thread["frames"][0][1] == first + [*calls].index(call), (thread, named)
+                named.append(call)
+
+
+def test_what_is_called_is_named_only_if_it_has_a_name() -> None:
+    class Model:
+        def __call__(self) -> None:
+            raise AssertionError
+
+    names = {"model": Model(), "half": partial(max, 1), "join": "-".join, "sleep": time.sleep}
+    frame = SimpleNamespace(f_locals=names, f_globals={})
+    called = [thread_waits.called_name(frame, ast.Name(name)) for name in names]
+    assert called == ["", "", "join", "time.sleep"]
 
 
 def test_all_stacks_are_shown_on_request(site: Path, hang) -> None:

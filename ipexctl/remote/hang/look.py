@@ -219,6 +219,12 @@ def shorten_stacks(threads: "list[Row]") -> "list[Row]":
     return [dict(thread, frames=thread["frames"][:FRAMES]) for thread in threads]
 
 
+def is_place(innermost: "list[list[Any]]", place: "list[Any]") -> bool:
+    path, line, function = place
+    cut = [path[: process_state.PATH], line, function[: process_state.NAME]]
+    return innermost == [cut]
+
+
 def set_blocked_on(row: "Row", pid: int, connections: "Connections") -> None:
     call, channel = row["syscall"], row["wchan"]
     waits = process_state.blocked_on(pid, call, channel, connections.peers)
@@ -228,11 +234,14 @@ def set_blocked_on(row: "Row", pid: int, connections: "Connections") -> None:
 def add_waits(
     threads: "list[Row]", waits: "list[Row]", pid: int, connections: "Connections"
 ) -> None:
-    """Add to each thread what its rank reports about it, and what it does in the kernel."""
+    """Add to each thread what its rank reports about it, if it did not go on since its stack was
+    written, and what it does in the kernel."""
     reports = {row.get("id"): row for row in waits}
     for thread in threads:
         report = reports.get(thread["id"], {})
-        thread["name"], thread["waits"] = report.get("name") or thread["name"], report
+        thread["name"] = report.get("name") or thread["name"]
+        place = report.pop("place", None)
+        thread["waits"] = report if place and is_place(thread["frames"][:1], place) else {}
         if report.get("native") and not thread["main"]:
             task = "/proc/%d/task/%d" % (pid, report["native"])
             thread.update(process_state.kernel_state(task))
