@@ -1,5 +1,5 @@
 """The lines of the record of a run with --restarts: its voters agree on each, all hosts write them
-to RUN/attempts, and commands read them. Also the questions of commands to its keepers.
+to RUN/attempts.HOST, and commands read them. Also the questions of commands to its keepers.
 """
 
 from ipexctl.common.message import MYPY, Line, Message, Variant
@@ -19,7 +19,7 @@ class Leads(RecordLine):
 
 
 class RunQueued(RecordLine):
-    """The run waits for CPUs until its first attempt begins. Only RUN/attempts has this line."""
+    """The run waits for CPUs until its first attempt begins. Only the file has this line."""
 
     since: float
     about: "dict[str, Any]"
@@ -89,7 +89,7 @@ class RunEnded(RecordLine):
 
 
 class KeeperNote(RecordLine):
-    """A problem of this host's keeper. Only RUN/attempts has this line."""
+    """A problem of this host's keeper. Only the file has this line."""
 
     text: "Line"
 

@@ -272,7 +272,7 @@ class Hub:
         if not (self.run.lives_on and self.judge.begun):
             self.ask(run_events.Abandoned(why))
 
-    def look_at_watcher(self, lease: float) -> None:
+    def look_at_other_end(self, lease: float) -> None:
         """End the run if the command that it depends on is silent for too long."""
         silence = time.monotonic() - self.supervisor.last_heard
         if silence > lease and not self.run.lives_on:
@@ -325,7 +325,7 @@ class HubSpoke:
         if not self.hub_is_known:
             self.supervisor.stop(why)
 
-    def look_at_watcher(self, lease: float) -> None:
+    def look_at_other_end(self, lease: float) -> None:
         """End this part of the run if its hub is lost."""
         now = time.monotonic()
         silence = now - self.link.heard(self.hub)

@@ -2,8 +2,8 @@
 
 It watches this host's part of each attempt by its journal, tells the voters how it is
 (HostReported), and obeys the orders of the one that leads. The first hosts are voters: they keep
-the record of the run (record.py, voters.py), and one of them leads (leader.py). `RUN/attempts` has
-the lines of the record. A host that no leader reaches ends its ranks, and looks for one.
+the record of the run (record.py, voters.py), and one of them leads (leader.py). The lines of the
+record are in `RUN/attempts.HOST`. A host that no leader reaches ends its ranks, and looks for one.
 """
 
 import os

@@ -294,7 +294,7 @@ class Supervisor:
             if now - (self.busy_since or now) < self.lease:
                 self.pulse[0] = (self.pulse[0] + 1) % 256
             if not self.stopped:
-                self.part.look_at_watcher(self.lease)
+                self.part.look_at_other_end(self.lease)
             time.sleep(0.5)
 
     def end(self, why: str) -> "list[int]":

@@ -5,6 +5,8 @@ RUN/tree    the sha256 of what the project consisted of
 RUN/logs    what the ranks printed
 RUN/copies  copies of checkpoints (remote/checkpoints)
 RUN/lock    the agent of the run holds it, shared, as long as the run lasts
+RUN/journals/HOST  what happened there (journal.py)
+RUN/attempts.HOST  the record of a run with keepers (attempt_lines.py)
 """
 
 import fcntl
