@@ -20,7 +20,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.terminal.progress import DONE, HostProgress, ProgressStep
 
 MOST_PROJECTS = 4  # of one person that are named
-BUSY = "end it, or wait for it; then run the same command again"
+BUSY = "end it, or wait for it"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class RemovedHost:
     bytes: int = 0
     parts: tuple[tuple[str, int], ...] = ()
     busy: tuple[str, ...] = ()
+    busy_by: tuple[str, ...] = ()  # who started the runs that are active
     stays: tuple[str, ...] = ()  # names that ipexctl did not make
     caches: tuple[tuple[str, int], ...] = ()  # of torch.compile, which stay as well
     owners: tuple[Owner, ...] = ()
@@ -66,6 +67,14 @@ class RemovedHost:
         """The other people whose work goes with one's own."""
         me = this_person()
         return tuple(owner for owner in self.owners if owner.by != me)
+
+    @property
+    def advice(self) -> str:
+        """What to do about what is in use: to end the run of another person is not up to one."""
+        others = [by for by in self.busy_by if by != this_person()]
+        own = "end your own, and wait" if len(others) < len(self.busy_by) else "wait"
+        what = f"{own} for the runs of {', '.join(others)}, or ask them" if others else BUSY
+        return f"{what}; then run the same command again"
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,8 @@ def _remove_root(
     answer = fleet.call(host, "remove.root_removal.remove", total=LONG)
     progress.step(ProgressStep(host.name, DONE))
     if busy := answer.value("busy", tuple[str, ...]):
-        return _predicted_recap(replace(state, busy=busy))
+        by = answer.value("busy_by", tuple[str, ...])
+        return _predicted_recap(replace(state, busy=busy, busy_by=by))
     if remaining := answer.value("left", tuple[str, ...]):
         message = f"{state.root} could not be removed completely"
         return HostResult(host.name, HostState.FAILED, message, notes=remaining)
@@ -167,7 +177,7 @@ def _predicted_recap(state: RemovedHost) -> HostResult:
         message = f"nothing to remove: nothing in {state.root} was made by ipexctl"
         return HostResult(state.host, HostState.OK, message)
     if state.busy:
-        notes = (*state.busy, f"try: {BUSY}")
+        notes = (*state.busy, f"try: {state.advice}")
         return HostResult(state.host, HostState.FAILED, "nothing removed", notes=notes)
     return _removal_recap(state, f"{format_bytes(state.bytes)} would be removed")
 

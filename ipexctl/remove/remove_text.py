@@ -12,7 +12,12 @@ from ipexctl.remove.prune_limits import Amount, describe_amounts
 from ipexctl.remove.remove import RemovalPlan, RemovedHost, RemoveReport
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
-from ipexctl.terminal.recap_lines import host_documents, host_lines, hosts_with_lines
+from ipexctl.terminal.recap_lines import (
+    folded_lines,
+    host_documents,
+    host_lines,
+    hosts_with_lines,
+)
 
 
 def plan_text(plan: RemovalPlan) -> str:
@@ -51,7 +56,7 @@ def show_removed(removed: RemoveReport) -> None:
     elif not removed.done:
         print(DECLINED)
         return
-    print_lines(stdout_console(), host_lines(removed.recaps))
+    print_lines(stdout_console(), folded_lines(removed.recaps))
     for files in removed.here:
         print(f"this machine: {files.kind}: {format_bytes(files.bytes)} removed")
     kept = [files.kind for files in removed.found.here if files not in removed.here]

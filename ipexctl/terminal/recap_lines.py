@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
@@ -29,6 +30,17 @@ def host_lines(recaps: Sequence[HostResult]) -> list[Text]:
         notes = map(printable_text, recap.notes)
         lines += [Text(f"    {line}") for note in notes for line in note.splitlines()]
     return [*lines, count_states(recaps)]
+
+
+def folded_lines(recaps: Sequence[HostResult]) -> list[Text]:
+    """Return `host_lines`, where hosts that say the same share their lines."""
+    groups: dict[tuple[object, ...], list[HostResult]] = {}
+    for recap in recaps:
+        groups.setdefault((recap.state, recap.detail, recap.notes), []).append(recap)
+    together = [
+        replace(group[0], host=fold([recap.host for recap in group])) for group in groups.values()
+    ]
+    return [*host_lines(together)[:-1], count_states(recaps)]
 
 
 def not_shown(recaps: Sequence[HostResult], shown: int) -> list[Text]:

@@ -9,12 +9,19 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from ipexctl.base.host_outcome import HostResult, HostState
+from ipexctl.common.journal_records import RunBegan
+from ipexctl.local.project_lock import this_person
+from ipexctl.remote.run_files import journal, queued_runs
 from ipexctl.terminal.confirm import DECLINED
+from ipexctl.terminal.recap_lines import folded_lines
 from tests.answering_terminal import answering
 from tests.cli import ipexctl
+from tests.made import start_order
 
 REPO = Path(__file__).parents[2]
 
@@ -157,6 +164,67 @@ def test_while_a_run_is_active_nothing_goes_and_the_run_is_named(home: Path) -> 
         assert run.name in used and used in done["hosts"][0]["notes"]
         assert set(before) <= set(listing(home))
     assert remove(home, "-y")["exit_code"] == 0
+
+
+def active_run(home: Path, name: str, by: str) -> IO[str]:
+    """A run of this person, as long as the file is open."""
+    run = home / ".ipexctl/runs" / f"20260101-000000-{name}"
+    run.mkdir(parents=True)
+    kept = journal.create_journal(str(run), "node01")
+    kept.add(RunBegan(journal.VERSION, {"name": name, "by": by}, began=0.0))
+    os.close(kept.fd)
+    lock = open(run / "lock", "w")  # noqa: SIM115
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
+def test_the_advice_is_to_wait_for_an_active_run_of_another_person(home: Path) -> None:
+    pushed(home)
+    me = this_person()
+    with active_run(home, "mine", me):
+        done = remove(home, "-y", code=1)
+        own = f"run mine (20260101-000000-mine) of {me} is active"
+        assert done["found"][0]["in_use"] == [own]
+        again = "then run the same command again"
+        assert done["hosts"][0]["notes"] == [own, f"try: end it, or wait for it; {again}"]
+        with active_run(home, "base", "ann@desk"):
+            done = remove(home, "-y", code=1)
+            theirs = "run base (20260101-000000-base) of ann@desk is active"
+            *used, advice = done["hosts"][0]["notes"]
+            assert sorted(used) == [theirs, own]
+            assert (
+                advice
+                == f"try: end your own, and wait for the runs of ann@desk, or ask them; {again}"
+            )
+    with active_run(home, "gpt", "ann@desk"):
+        advice = remove(home, "-y", code=1)["hosts"][0]["notes"][-1]
+        assert advice == f"try: wait for the runs of ann@desk, or ask them; {again}"
+
+
+def test_a_queued_run_without_a_keeper_keeps_everything(home: Path) -> None:
+    """After a reboot of the host, until somebody of its account looks at it."""
+    pushed(home)
+    run = home / ".ipexctl/runs/20260101-000000-abcdef"
+    run.mkdir(parents=True)
+    queued_runs.keep_order(str(run), start_order(host="node01"))
+    assert remove(home, "-y", code=1)["found"][0]["in_use"] == [f"run {run.name} is queued"]
+    queued_runs.forget_order(str(run), "node01")
+    assert remove(home, "-y")["exit_code"] == 0
+
+
+def test_hosts_that_say_the_same_share_their_lines() -> None:
+    notes = ("run base of ann@desk is active",)
+    recaps = [
+        HostResult(f"node0{number}", HostState.FAILED, "nothing removed", notes=notes)
+        for number in (1, 2, 3)
+    ]
+    other = HostResult("node04", HostState.OK, "nothing to remove")
+    assert list(map(str, folded_lines([*recaps, other]))) == [
+        "node[01-03]  failed       nothing removed",
+        "    run base of ann@desk is active",
+        "node04       ok           nothing to remove",
+        "ok=1 changed=0 unreachable=0 failed=3 skipped=0",
+    ]
 
 
 def test_a_process_of_a_run_that_lost_its_agent_keeps_it_active(home: Path) -> None:

@@ -155,6 +155,10 @@ def test_a_command_that_shows_another_persons_run_says_once_whose_it_is(people: 
         own = people.ann_elsewhere.call(*words)
         assert "is a run of" not in own.stderr + own.stdout, words
     active = people.ann.begin("--name", "bert", *LONG)
+    kept = people.bob.call("rm", "bert", "-y")
+    assert (kept.returncode, kept.slug) == (2, "run-active")
+    assert f"ipexctl wait {active}   # or ask ann@{platform.node()}" in kept.stderr
+    assert f"ipexctl stop {active}" in people.ann_elsewhere.call("rm", "bert", "-y").stderr
     stopped = people.bob.call("stop", "bert", "-y", "-t", "0")
     assert stopped.stdout == f"{active} of ann@{platform.node()} is stopped\n"
 

@@ -26,7 +26,7 @@ from ipexctl.remote.install import (
     standalone_pythons,
     wheel_cache,
 )
-from ipexctl.remote.run_files import run_folders
+from ipexctl.remote.run_files import run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -169,12 +169,14 @@ def process_using(env: str) -> str:
     """Return the first process that uses the environment, "" if there is none."""
     mark = read_json(os.path.join(env, env_marks.OK)) or {}
     linked_env = mark.get("use")  # an existing environment to which this one links
-    return next(users_of([path for path in (env, linked_env) if path]), "")
+    root = os.path.dirname(os.path.dirname(env))
+    return next(users_of(root, [path for path in (env, linked_env) if path]), "")
 
 
-def users_of(folders: "list[str]") -> "Iterator[str]":
-    """Return `process 12 of run 20261122-122416-107233` for each process that runs a program in one
-    of the folders, or has mapped a file there, as the Python of an environment has."""
+def users_of(root: str, folders: "list[str]") -> "Iterator[str]":
+    """Yield `run bert (20261122-122416-107233) of ann@desk`, or `process 12` if it belongs to no
+    run, for each process that runs a program in one of the folders, or has mapped a file there, as
+    the Python of an environment has."""
     paths = tuple(os.path.realpath(path) + os.sep for path in folders)
     for pid in sorted(process_ids()):
         try:
@@ -187,7 +189,7 @@ def users_of(folders: "list[str]") -> "Iterator[str]":
             continue
         if uses_folder and pid != os.getpid():
             run = run_folders.run_of(pid)
-            yield "process %d of run %s" % (pid, run) if run else "process %d" % pid
+            yield run_about.describe_run(root, run) if run else "process %d" % pid
 
 
 class RootLock:

@@ -17,7 +17,7 @@ from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use, env_users, environments
-from ipexctl.remote.run_files import run_about, run_folders
+from ipexctl.remote.run_files import queued_runs, run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
@@ -35,11 +35,15 @@ MOST_NAMES = 20  # names in an answer
 
 def op_survey(call: "Call", root: str) -> "dict[str, Any]":
     """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
-    stays: [name, ...], caches: [[path, bytes], ...], owners: [[user@machine, runs, environments,
-    [project, ...]], ...]}. Changes nothing."""
+    busy_by: [user@machine, ...], stays: [name, ...], caches: [[path, bytes], ...],
+    owners: [[user@machine, runs, environments, [project, ...]], ...]}. Changes nothing.
+
+    `busy_by`: who started the runs that are active.
+    """
     if root_folder.is_absent(root):
-        empty = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": [], "owners": []}
-        return dict(empty, root=root, there=False, made=False)
+        lists = ("parts", "busy", "busy_by", "stays", "caches", "owners")
+        empty = {name: [] for name in lists}  # type: dict[str, list[Any]]
+        return dict(empty, root=root, there=False, made=False, bytes=0)
     root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
         ours, stays = split_root_contents(root)
@@ -52,6 +56,7 @@ def op_survey(call: "Call", root: str) -> "dict[str, Any]":
             "bytes": sum(size for _, size in parts),
             "parts": [part for part in parts if part[1]],
             "busy": in_use(root),
+            "busy_by": list_busy_owners(root),
             "stays": stays[:MOST_NAMES],
             "caches": [[path, disk_use.size_of(path)] for path in compile_caches()],
             "owners": list_owners(root, ours)[:MOST_NAMES],
@@ -59,19 +64,22 @@ def op_survey(call: "Call", root: str) -> "dict[str, Any]":
 
 
 def op_remove(call: "Call", root: str) -> "dict[str, Any]":
-    """{root} -> {removed: bytes, busy: [text, ...], stays: [name, ...], left: [text, ...]}
+    """{root} -> {removed: bytes, busy: [text, ...], busy_by: [user@machine, ...],
+    stays: [name, ...], left: [text, ...]}
 
     `busy`: it is in use, and nothing was removed. `left`: what could not be removed, and why.
     """
     if root_folder.is_absent(root):
-        return {"removed": 0, "busy": [], "stays": [], "left": []}
+        return {"removed": 0, "busy": [], "busy_by": [], "stays": [], "left": []}
     root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
         ours, stays = split_root_contents(root)
         mark = root_folder.made_here(root)
         busy = in_use(root)
         if busy:
-            return {"removed": 0, "busy": busy, "stays": stays[:MOST_NAMES], "left": []}
+            by = list_busy_owners(root)
+            stays = stays[:MOST_NAMES]
+            return {"removed": 0, "busy": busy, "busy_by": by, "stays": stays, "left": []}
         lock = take_lock(os.path.join(root, "envs", ".lock"))  # a new install has to wait
         counted = {}  # type: dict[tuple[int, int], int]
         size = sum(disk_use.size_of(os.path.join(root, name), counted) for name in ours)
@@ -81,7 +89,8 @@ def op_remove(call: "Call", root: str) -> "dict[str, Any]":
             remove_empty(root, mark["made"])
         if lock is not None:
             os.close(lock)
-    return {"removed": size, "busy": [], "stays": stays[:MOST_NAMES], "left": errors[:MOST_NAMES]}
+    stays, errors = stays[:MOST_NAMES], errors[:MOST_NAMES]
+    return {"removed": size, "busy": [], "busy_by": [], "stays": stays, "left": errors}
 
 
 # --- what exists ---------------------------------------------------------------------------------
@@ -119,7 +128,12 @@ def list_owners(root: str, ours: "list[str]") -> "list[list[Any]]":
 def in_use(root: str) -> "list[str]":
     """Return why nothing can be removed now: runs, installs, data in use, processes."""
     runs = run_folders.list_active_runs(root)
-    reasons = ["run %s is active" % run for run in runs]
+    reasons = ["%s is active" % run_about.describe_run(root, run) for run in runs]
+    reasons += [
+        "%s is queued" % run_about.describe_run(root, run)
+        for run in queued_runs.list_queued_runs(root)
+        if run not in runs
+    ]
     installs = (os.path.join(root, "envs", ".lock"), os.path.join(root, "install.lock"))
     if any(map(run_folders.is_locked, installs)):
         reasons.append("an install is running")
@@ -129,8 +143,16 @@ def in_use(root: str) -> "list[str]":
             locks = [os.path.join(top, v, "lock") for v in dataset_versions.version_folders(top)]
             if any(map(run_folders.is_locked, locks)):
                 reasons.append("the dataset %s is in use" % name)
-        reasons += ["%s uses files in %s" % (user, root) for user in environments.users_of([root])]
+        users = dict.fromkeys(environments.users_of(root, [root]))
+        reasons += ["%s uses files in %s" % (user, root) for user in users]
     return reasons[:MOST_NAMES]
+
+
+def list_busy_owners(root: str) -> "list[str]":
+    """Return who started the runs that are active or queued, as far as that is known."""
+    runs = run_folders.list_active_runs(root) + queued_runs.list_queued_runs(root)
+    owners = {run_about.read_owner(os.path.join(root, "runs", run), "") for run in runs}
+    return sorted(filter(None, owners))[:MOST_NAMES]
 
 
 # --- removing ------------------------------------------------------------------------------------

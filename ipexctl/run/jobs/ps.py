@@ -277,10 +277,14 @@ def remove_run(
     with Fleet(target, root) as fleet:
         run = require_answering(fleet, find_run(fleet, text, sizes=True))
         if not run.over:
+            caller, by = read_caller(), run.about.by
+            is_theirs = by and not caller.has_started(run)
             raise InputError(
                 f"{run.id} is {run.phase.value}",
-                why="" if read_caller().owns(run) else describe_foreign(run),
-                hint=f"ipexctl stop {run.id}",
+                why="" if caller.owns(run) else describe_foreign(run),
+                hint=f"ipexctl wait {run.id}   # or ask {by}"
+                if is_theirs
+                else f"ipexctl stop {run.id}",
                 slug="run-active",
             )
         if agreed is None or not agreed(run):
