@@ -39,9 +39,9 @@ def confirm(
             print(last, end="", file=stream, flush=True)
             answer = stdin.readline()
         except KeyboardInterrupt:
+            print(file=stream)
             if not interrupted:
                 raise
-            print(file=stream)
             raise KeyboardInterrupt(f"interrupted; {interrupted}") from None
         word = answer.strip().lower()
         if not answer:
@@ -101,4 +101,8 @@ def ask_to_accept(proposed: SettingsProposal, stdin: TextIO) -> bool:
     question = (
         "Accept these settings? You will be asked again if they or these files change. [y/N] "
     )
-    return confirm(question, stdin, refusal_error(proposed))
+    try:
+        return confirm(question, stdin, refusal_error(proposed), interrupted="nothing was accepted")
+    except KeyboardInterrupt as e:  # no command has begun that would print it
+        print(e, file=sys.stderr)
+        raise

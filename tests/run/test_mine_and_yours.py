@@ -8,6 +8,7 @@ import platform
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,17 +171,45 @@ def test_ctrl_c_at_a_question_says_that_nothing_was_done(people: People) -> None
     for typed, question, left in (
         (("stop", "bert"), "Stop it", "interrupted; nothing was stopped"),
         (("rm", ended), "Remove this", "interrupted; nothing was removed"),
+        (("trust",), "Accept these settings", "interrupted; nothing was accepted"),
     ):
+        if typed == ("trust",):
+            (people.bob.code / "hosts").write_text("node01\n")
+            (people.bob.code / "ipexctl.toml").write_text('hostfile = "hosts"\n')
         shell = f"cd {people.bob.code} && exec {' '.join(people.here.argv(*typed))}"
         terminal = Terminal(["env", "-i", *words, "/bin/sh", "-c", shell], 40, 200)
-        terminal.until(rf"{question}\? \[y/N\] ")
+        terminal.until(rf"{question}\?.* \[(?:y/N|Y/n)\] ")
         time.sleep(2)  # a person takes that long; by then the answer is waited for
         terminal.type("\x03")
-        terminal.until(left)
+        terminal.until(rf"\n\r?{left}")
         assert terminal.exit_code() == 130
+        assert terminal.said.endswith("\n")
         assert "stopping" not in terminal.said and "Traceback" not in terminal.said
     rows = people.ann.rows()
     assert (rows[run]["state"], rows[ended]["state"]) == ("running", "done")
+
+
+OFFERS = """
+import sys
+from ipexctl.errors import MissingPackages
+from ipexctl.local.run_options import RunOptions
+from ipexctl.machines.target import Target
+from ipexctl.run.command.install_missing import offer_install
+missing = MissingPackages("pandas is missing", line="ipexctl install pandas", known=True)
+try:
+    offer_install(missing, Target(), RunOptions("train.py"))
+except KeyboardInterrupt as e:  # as a command shows it
+    sys.exit(str(e))
+"""
+
+
+def test_ctrl_c_at_the_offer_to_install_says_that_nothing_was_done() -> None:
+    terminal = Terminal([sys.executable, "-c", OFFERS], 40, 200)
+    terminal.until(r"Install now\? \[Y/n\] ")
+    time.sleep(2)  # a person takes that long; by then the answer is waited for
+    terminal.type("\x03")
+    terminal.until(r"\n\r?interrupted; nothing was installed, and no rank was started\r?\n")
+    assert terminal.exit_code() == 1
 
 
 def test_no_other_run_is_offered_for_an_id_that_no_run_has(people: People) -> None:

@@ -18,7 +18,8 @@ def offer_install(missing: MissingPackages, target: Target, options: RunOptions)
     line = spell_hint(missing.line, target, options.root)
     choice = "[Y/n]" if missing.known else "[y/N]"  # a guessed name may be anybody's package
     question = f"{missing.what}\n  {line}\nInstall now? {choice} "
-    if not confirm(question, sys.stdin):
+    left = "nothing was installed, and no rank was started"
+    if not confirm(question, sys.stdin, interrupted=left):
         return
     words = f"{line.replace('ipexctl install', _OWN, 1)} -y"
     if subprocess.run(["sh", "-c", words, "sh", sys.executable], check=False).returncode:
