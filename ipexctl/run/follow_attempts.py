@@ -42,6 +42,7 @@ from ipexctl.run.jobs.ps import (
     gather_runs,
     make_verdict_reader,
     map_reporting_hosts,
+    name_runs_before_it,
     read_caller,
     settle_queued_runs,
 )
@@ -318,8 +319,14 @@ class Attempts:
         return records
 
     def _read_run(self) -> ListedRun | None:
-        hosts = [host for host in self.fleet.agents if host not in self.silent]
-        return next(iter(gather_runs(self.fleet, only=self.run_id, hosts=hosts)), None)
+        runs = gather_runs(self.fleet, only=self.run_id, hosts=self._answering_hosts())
+        return next(iter(runs), None)
+
+    def _name_runs_before(self, run: ListedRun) -> ListedRun:
+        return name_runs_before_it(self.fleet, run, self._answering_hosts())
+
+    def _answering_hosts(self) -> list[Host]:
+        return [host for host in self.fleet.agents if host not in self.silent]
 
     def _read_queue_text(self) -> str:
         """Return the run's place in the queue, or where it has begun. Its keepers have to start,
@@ -332,14 +339,16 @@ class Attempts:
             run = self._read_run()
         if run and not run.queued and run.alive:
             return f"{run.id} has begun on {fold(run.about.hosts)}"
-        return run.queue_text if run and run.queued else f"{self.run_id} is queued"
+        if run and run.queued:
+            return self._name_runs_before(run).queue_text
+        return f"{self.run_id} is queued"
 
     def _note_waits(self, previous: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""
         run = self._read_run()
         waits = run.state.waits if run else ""
-        if waits and waits.partition(" (")[0] != previous.partition(" (")[0]:
-            self.painter.note(waits)
+        if run and waits and waits.partition(" (")[0] != previous.partition(" (")[0]:
+            self.painter.note(self._name_runs_before(run).state.waits)
         return waits or previous
 
     def _ask_hosts(self, operation: str, kind: type[_T], **fields: object) -> list[_T]:

@@ -165,6 +165,25 @@ def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
     assert name_runs_before(next(run for run in runs if run.id == ids[2]), runs) == ()
 
 
+def test_what_a_queued_run_waits_for_has_the_names_of_runs_in_all_commands() -> None:
+    ids = [f"20261129-120000-{number:06d}" for number in range(3)]
+    waits = f"place 3 in the queue; before it: {ids[1]} of {ANN}, {ids[2]} of bob"
+    named = "place 3 in the queue; before it: lr-0.1, " + f"{ids[2]} of bob"
+    rows = [
+        run_row(run, waited=True, queued=True, keeper=keeper, journal=JournalSummary(about=about))
+        for run, keeper, about in (
+            (ids[0], KeeperAnswer(leads=True, waits=waits), {"name": "lr-0.4", "by": ANN}),
+            (ids[1], KeeperAnswer(), {"name": "lr-0.1", "by": ANN}),
+        )
+    ]
+    runs = merge_runs(read_on_host("node01", row) for row in rows)
+    run = next(run for run in runs if run.id == ids[0]).naming(runs)
+    assert run.queue_text == f"lr-0.4 is queued: {named}"
+    assert f"  {named}" in [line.plain for line in run_lines(run, 1019.0)]
+    why = Why(run, (), 1, 0.0, waits=run.state.waits)
+    assert f"  {named}" in list(why_lines(why, 200))
+
+
 def test_of_a_run_of_this_account_the_hosts_say_who_started_it(host: Host) -> None:
     waiting = host.add_run(1, RunQueued(1000.0, {"by": "ann@desk", "command": "a.py"}))
     begun, unknown = host.add_run(2, STOPPED), host.add_run(3)

@@ -30,6 +30,7 @@ class Cluster:
         path = self.runner.script(script, "queued.py")
         done = self.runner.plain("--queue", "-d", *words, str(path))
         assert done.returncode == 0, done.stderr
+        self.said = done.stderr
         return done.stdout.strip()
 
     def row(self, run_id: str) -> dict:
@@ -48,19 +49,23 @@ def test_runs_wait_for_the_cores_in_the_order_in_which_they_came(runner, tmp_pat
     cluster = Cluster(runner, tmp_path / "two")
     run = runner.start("-n", "3", str(runner.script(SLEEP)))
     up(run, 3)
-    first, second_run, third = (cluster.queue("-n", "3") for _ in range(3))
+    first = cluster.queue("-n", "3", "--name", "lr-0.1")
     assert cluster.comes_to(
         first, "queued", f"place 1 in the queue; on its cores: {run.run_id} of "
     )
+    second_run, third = (cluster.queue("-n", "3") for _ in range(2))
+    assert f"{third} is queued: place 3 in the queue; before it: lr-0.1, " in cluster.said
     assert cluster.comes_to(second_run, "queued", f"place 2 in the queue; before it: {first} of ")
     assert f"{second_run} is stopped" in cluster.call("stop", second_run)
     assert cluster.comes_to(third, "queued", f"place 2 in the queue; before it: {first} of ")
     why = json.loads(cluster.call("why", third, "--json"))
     assert (why["state"], why["waits"]) == ("queued", cluster.row(third)["waits"])
+    assert "  place 2 in the queue; before it: lr-0.1\n" in cluster.call("why", third)
+    assert "  place 2 in the queue; before it: lr-0.1\n" in cluster.call("ps", "-v")
     shown = cluster.call("ps")
-    nearest, last = (rf"{run_id[:15]}\S*  queued   3      node" for run_id in (first, third))
+    nearest, last = (rf"{name}\S* +queued   3      node" for name in ("lr-0.1", third[:15]))
     assert re.search(rf"{nearest}.*  place 1, cores used by {run.run_id}\n{last}", shown)
-    assert re.search(rf"{last}.*  place 2, after {first}\n", shown)
+    assert re.search(rf"{last}.*  place 2, after lr-0.1\n", shown)
     watched = runner.start("--queue", "-n", "1", "-l", "node01", str(runner.script(SHORT)))
     watched.until(event="plan")
     run.process.send_signal(signal.SIGTERM)

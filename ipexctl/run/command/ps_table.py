@@ -11,7 +11,12 @@ from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.errors import printable_text
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import stall_of
-from ipexctl.run.outcome.listed_runs import RUN_ID, ListedRun, name_runs_before, names_by_owner
+from ipexctl.run.outcome.listed_runs import (
+    ListedRun,
+    name_runs_before,
+    names_by_owner,
+    with_names,
+)
 from ipexctl.run.outcome.run_choice import Caller
 from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.output.metric_lines import LineReader, Point
@@ -232,17 +237,10 @@ def place_text(run: ListedRun, listed: Sequence[ListedRun]) -> str:
         more = f" and {len(names) - 1} more" if names[1:] else ""
         return f"place {len(names) + 1}, after {names[-1]}{more}"
     using = next((part for part in run.state.waits.split("; ") if part.startswith(_USED)), "")
-    return "place 1" + (f", cores used by {_with_names(using[len(_USED) :], listed)}" * bool(using))
+    return "place 1" + (f", cores used by {with_names(using[len(_USED) :], listed)}" * bool(using))
 
 
 _USED = "on its cores: "
-_OWNED = re.compile(rf"(?P<run>{RUN_ID.pattern}) of (?P<owner>[^ ,;]+)")
-
-
-def _with_names(text: str, listed: Sequence[ListedRun]) -> str:
-    """Replace the IDs and owners of listed runs by their names."""
-    names = names_by_owner(listed)
-    return _OWNED.sub(lambda match: names.get((match["run"], match["owner"]), match[0]), text)
 
 
 def _fold_notes(rows: Sequence[Row]) -> list[str]:

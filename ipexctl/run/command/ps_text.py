@@ -48,7 +48,8 @@ def show_runs(
     shown = [run for run in listing.runs if run not in hidden]
     now, width = time.time(), console.width if console.is_terminal else None
     if verbose:
-        lines = [line for run in sort_runs(shown) for line in run_lines(run, now)]
+        named = [run.naming(listing.runs) for run in sort_runs(shown)]
+        lines = [line for run in named for line in run_lines(run, now)]
     else:
         lines = table_lines(shown, listing.runs, listing.caller, now, width, listing.ids)
     if hidden:

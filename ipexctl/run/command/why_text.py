@@ -30,7 +30,7 @@ def why_lines(why: Why, width: int) -> Iterator[str]:
     yield _first_line(why)
     note = "another attempt followed" if why.run.later else ""
     skipped = [f"checkpoint skipped: {text}" for text in why.run.skipped]
-    texts = (*why.run.end_texts, why.run.error_line, note, *skipped, why.run.state.waits)
+    texts = (*why.run.end_texts, why.run.error_line, note, *skipped, why.waits)
     for text in filter(None, texts):
         yield from wrap_text(f"  {text}", width, "  ")
     if why.situation and why.diagnosis:

@@ -18,6 +18,7 @@ from ipexctl.run.jobs.ps import (
     AskedRun,
     find_run_of_anybody,
     map_reporting_hosts,
+    name_runs_before_it,
     settle_queued_runs,
     wait_until_over,
 )
@@ -93,7 +94,7 @@ def _find_begun_run(fleet: Fleet, wanted: Wanted) -> ListedRun:
             slug="unknown-rank",
         )
     if run.queued:
-        fleet.target.note(run.queue_text)
+        fleet.target.note(name_runs_before_it(fleet, run).queue_text)
     if run.queued and wanted.follow:
         settle_queued_runs(fleet, [run])
         return wait_until_over(fleet, run, or_started=True)

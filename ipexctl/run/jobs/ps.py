@@ -384,6 +384,15 @@ def make_verdict_reader(
     return ask
 
 
+def name_runs_before_it(
+    fleet: Fleet, run: ListedRun, hosts: Sequence[Host] | None = None
+) -> ListedRun:
+    """Return a run that says for which runs it waits by their names, as `ps` does. `hosts`: as for
+    gather_runs."""
+    waits = run.queued and run.state.waits
+    return run.naming(gather_runs(fleet, newest=1, hosts=hosts)) if waits else run
+
+
 def reread_attempt(
     fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None
 ) -> ListedRun | None:

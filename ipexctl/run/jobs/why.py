@@ -28,6 +28,7 @@ from ipexctl.run.jobs.ps import (
     ask_run_hosts,
     find_run_of_anybody,
     map_reporting_hosts,
+    name_runs_before_it,
     reread_attempt,
 )
 from ipexctl.run.jobs.start_again import compose_again_line
@@ -59,6 +60,7 @@ class Why(AskedRun):
     steps: SlowSteps | None = None  # None: it is stalled, or nothing is known of its ranks
     speed: Speed | None = None  # None: the same, or its output does not say it
     again: str = ""  # the command that starts it again, if it has failed
+    waits: str = ""  # for what a queued run waits, with names of runs
 
     @property
     def is_stalled(self) -> bool:
@@ -90,7 +92,8 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
         )
         seconds = time.monotonic() - began
         why = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(diagnosis or ()))
-        why = replace(why, again=compose_again_line(fleet, run))
+        waits = name_runs_before_it(fleet, run).state.waits
+        why = replace(why, again=compose_again_line(fleet, run), waits=waits)
         if why.is_stalled or why.is_unknown:
             return why
         return replace(why, **_judge_steps(fleet, run, answers))

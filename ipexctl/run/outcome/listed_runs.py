@@ -192,7 +192,11 @@ class ListedRun:
 
     @property
     def queue_text(self) -> str:
-        return f"{self.id} is queued" + f": {self.state.waits}" * bool(self.state.waits)
+        return f"{self.name_or_id} is queued" + f": {self.state.waits}" * bool(self.state.waits)
+
+    def naming(self, runs: Sequence[ListedRun]) -> ListedRun:
+        """Return it with the names of these runs where it says for which runs it waits."""
+        return replace(self, state=replace(self.state, waits=with_names(self.state.waits, runs)))
 
     @property
     def ends(self) -> dict[int, RankEnd]:
@@ -281,6 +285,15 @@ def names_by_owner(runs: Sequence[ListedRun]) -> dict[tuple[str, str], str]:
     use the id of any run for its own place in the queue."""
     first = {(run.first_id, _owner_of(run)): run.name_or_id for run in runs}
     return first | {(run.id, _owner_of(run)): run.name_or_id for run in runs}
+
+
+_OWNED = re.compile(rf"(?P<run>{RUN_ID.pattern}) of (?P<owner>[^ ,;]+)")
+
+
+def with_names(text: str, runs: Sequence[ListedRun]) -> str:
+    """Replace the IDs and owners of listed runs by their names."""
+    names = names_by_owner(runs)
+    return _OWNED.sub(lambda match: names.get((match["run"], match["owner"]), match[0]), text)
 
 
 def _owner_of(run: ListedRun) -> str:
