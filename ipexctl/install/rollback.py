@@ -46,7 +46,7 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
             target.note(f"{host}: {text}")
 
         def back(host: Host, on_host: HostEnvs) -> HostResult:
-            recap = _back_recap(on_host, key, check=check)
+            recap = _back_recap(on_host, key, choice.key, check=check)
             if recap.state is HostState.CHANGED and not check:
                 project = choice.project.document() if choice.key else None
                 op = "install.environments.switch"
@@ -63,15 +63,28 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     return Back(key, recaps, check)
 
 
-def _back_recap(on_host: HostEnvs, key: str, *, check: bool) -> HostResult:
+def _back_recap(on_host: HostEnvs, key: str, own: str, *, check: bool) -> HostResult:
+    """`own`: the environment that the project used so far, "" if it uses the current one."""
     env = on_host.find_env(key)
-    if env and key == on_host.current:
+    used = own or on_host.current
+    if env and key == used:
         return HostResult(on_host.host, HostState.OK, f"already uses {key}, {env.title}")
     if why := core.not_back(on_host, key):
-        current = on_host.current or "nothing"
-        return HostResult(on_host.host, HostState.FAILED, why, notes=(f"still uses {current}",))
+        still = f"still uses {used or 'nothing'}"
+        return HostResult(on_host.host, HostState.FAILED, why, notes=(still,))
     verb = "would use" if check else "now uses"
-    previous = on_host.current or "nothing"
-    text = f"{verb} {key}, {env.title if env else ''}; before: {previous}"
-    notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()
+    text = f"{verb} {key}, {env.title if env else ''}; before: {used or 'nothing'}"
+    notes: tuple[str, ...] = ()
+    if env and env.changed:
+        notes = (f"changed by hand: {describe_changes(env.changed)}",)
+    if own and key != on_host.current:
+        notes += (_describe_move(on_host, own, check=check),)
     return HostResult(on_host.host, HostState.CHANGED, text, notes=notes)
+
+
+def _describe_move(on_host: HostEnvs, own: str, *, check: bool) -> str:
+    """Say that the switch is not for this project alone."""
+    verb = "would become" if check else "is now"
+    before = f"; before: {on_host.current or 'none'}" if on_host.current != own else ""
+    what = "the host's current environment, too, which projects without a lock use"
+    return f"it {verb} {what}{before}"

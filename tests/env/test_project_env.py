@@ -200,8 +200,17 @@ def test_after_a_rollback_run_uses_what_the_project_had_before(projects: Project
     second = projects.install(a)
     other = projects.install(b)
     assert len({first, second, other}) == 3
-    back = projects.call(a, "install", "--rollback")
+    would = projects.call(a, "install", "--rollback", "--check", "--json")
+    assert would.detail.startswith(f"would use {first}, ")
+    back = projects.call(a, "install", "--rollback", "--json")
     assert back.code == 0, back.err + back.out
+    said, moved = back.detail.splitlines()
+    assert said.startswith(f"now uses {first}, ") and said.endswith(f"; before: {second}")
+    assert moved == (
+        "it is now the host's current environment, too, which projects without a lock use; "
+        f"before: {other}"
+    )
+    assert projects.current == first
     seen, plan = projects.prefix(a)
     assert (seen, plan["environment"]["source"]) == (first, "chosen")
     assert "by `install --rollback`" in projects.run(a, "train.py").err
@@ -217,8 +226,11 @@ def test_a_project_without_an_earlier_environment_is_not_given_another_projects(
     projects: Projects,
 ) -> None:
     a, b = projects.make("alpha"), projects.make("beta")
-    projects.install(a)
+    first = projects.install(a)
     key = projects.install(b)
+    refused = projects.call(a, "install", "--rollback", "--json")
+    assert refused.states == ["failed"] and projects.current == key
+    assert refused.detail.splitlines()[1] == f"still uses {first}"
     back = projects.call(b, "install", "--rollback", "--json")
     assert back.code == 1 and back.document["environment"] is None
     assert back.states == ["failed"]

@@ -18,7 +18,7 @@ from ipexctl.stack import mpi
 from ipexctl.stack.version_table import END_OF_LIFE
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stdout_console
-from ipexctl.terminal.recap_lines import host_documents, host_lines
+from ipexctl.terminal.recap_lines import folded_lines, host_documents, host_lines
 
 if TYPE_CHECKING:
     from ipexctl.install.rollback import Back
@@ -141,7 +141,7 @@ def show_install(report: InstallReport) -> None:
 
 
 def show_back(back: Back) -> None:
-    print_lines(stdout_console(), host_lines(back.recaps))
+    print_lines(stdout_console(), folded_lines(back.recaps))
     if back.key and not back.check and any(r.state is not HostState.FAILED for r in back.recaps):
         print(
             "`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock is unchanged"
