@@ -136,7 +136,7 @@ def sample(type_: str) -> Any:
         items = [sample(part) for part in inner_types if part != "..."]
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
-        return {"a": sample(inner_types[1])}
+        return {"2" if inner_types[0] == "int" else "a": sample(inner_types[1])}
     of_type: dict[str, object] = {"int": 3, "Signed": -3, "float": 1.5, "bool": True}
     return of_type.get(kind, "x")
 
@@ -327,6 +327,12 @@ def test_every_table_of_handlers_is_known_here() -> None:
         ("list[tuple[int | str, int]]", [[1, 2], ["a", 2]], [[1]]),
         ("tuple[str, ...]", ["a", "b"], ["a", 7]),
         ("dict[str, list[int]]", {"a": [1]}, {"a": 1}),
+        ("dict[int, float]", {"12": 0.5}, {"a": 0.5}),
+        ("dict[int, float]", {"0": 1}, {"-1": 1}),
+        ("int", 1 << 62, -1),
+        ("float | None", None, -0.5),
+        ("Signed", -9, 1 << 63),
+        ("Port", 65535, 65536),
         ("Look", {"number": 1, "kind": "Look"}, {"number": 1}),
         ("Look | None", None, {"number": "1", "kind": "Look"}),
     ],
