@@ -26,7 +26,7 @@ class LaunchEnded(HostOrder):
     """A daemon that mpirun requested has ended. The order goes to mpirun's host."""
 
     key: int
-    code: Signed
+    code: "Signed"
 
 
 class LaunchRefused(HostOrder):

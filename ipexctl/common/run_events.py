@@ -58,6 +58,9 @@ class Exit(Message):
     at_exit: "int | None" = None  # the signal that ended Python after the script had ended
 
 
+MOST_HINTS, LONGEST_HINT = 8, 64
+
+
 class RankExited(Event):
     """A rank has ended."""
 
@@ -155,7 +158,7 @@ class Exited(Event):
     """mpirun, one of its daemons or the program that started ranks has ended."""
 
     key: "Line"
-    code: Signed  # below 0: minus the signal that ended it
+    code: "Signed"  # below 0: minus the signal that ended it
     error: "Line" = ""  # why it could not be started
     asked: bool = False  # it was ordered to end
 

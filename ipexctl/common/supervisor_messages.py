@@ -13,10 +13,10 @@ class PartReport(Message):
     """How the host's part of a run has ended."""
 
     survivors: "int | None"  # processes that could not be killed; None: not known
-    logs: Line  # the folder
+    logs: "Line"  # the folder
     found: "dict[Line, int]" = {}  # survivors by host, as reported to the hub
     traffic: ExchangeReport = ExchangeReport()  # what its ranks have exchanged
-    killed: Line = ""  # how its supervisor ended, if it was killed
+    killed: "Line" = ""  # how its supervisor ended, if it was killed
     pace: "dict[str, Any]" = {}  # what its ranks did in the last minute
 
 
@@ -45,7 +45,7 @@ class SupervisorDone(SupervisorMessage):
 class SupervisorKilled(SupervisorMessage):
     """The last message of a guardian, whose supervisor was killed."""
 
-    killed: Line  # how
+    killed: "Line"  # how
     survivors: int
 
 

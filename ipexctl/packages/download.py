@@ -101,7 +101,7 @@ class Download:
             if isinstance(e.reason, TimeoutError):
                 raise self._stall_error() from None
             raise BodyBroken(str(e.reason)) from None
-        except (http.client.HTTPException, OSError, UnicodeError) as e:
+        except (http.client.HTTPException, OSError, ValueError) as e:
             raise BodyBroken(str(e) or type(e).__name__) from None
 
     def _stall_error(self) -> BodyBroken:

@@ -223,7 +223,7 @@ def request_url(
     except urllib.error.HTTPError as e:
         e.close()
         return Answered(e.code, e.headers)
-    except (BodyBroken, http.client.HTTPException, OSError, UnicodeError) as e:
+    except (BodyBroken, http.client.HTTPException, OSError, ValueError) as e:
         site = urlsplit(url).hostname
         why = str(getattr(e, "reason", e)) or type(e).__name__
         message = f"{site} did not describe its files" if body.tell() else f"cannot reach {site}"

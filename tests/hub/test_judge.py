@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -236,7 +237,8 @@ def test_a_process_of_mpi_that_was_killed_is_named_though_mpirun_says_nothing() 
     launch(judge, 1, "b")
     started(judge)
     judge.take("a", run_events.Unlaunch(key=1), 5.0)
-    judge.take("b", run_events.Exited(key="daemon1", code=-9, asked=True), 5.1)
+    ended = run_events.Exited(key="daemon1", code=-9, asked=True).document()
+    judge.take("b", run_events.Event.read(json.loads(json.dumps(ended))), 5.1)
     judge.tick(5.2)
     assert facts(judge)[-1] != "ProgramEnded"
     judge.tick(9.0)

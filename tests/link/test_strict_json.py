@@ -21,12 +21,16 @@ from ipexctl.common import (
 )
 from ipexctl.common.journal_records import RanksSignalled, WrittenRecord
 from ipexctl.common.message import Message
-from ipexctl.common.run_events import Exit, RankExited
+from ipexctl.common.run_answers import JournalSummary
+from ipexctl.common.run_events import Exit, Fact, HostLost, RankExited
 from ipexctl.common.strict_json import DEPTH, depth_of, read_strict_json
 from ipexctl.machines.wire.frames import BadFrame, Decoder
 from ipexctl.remote.connection import link_stream
+from ipexctl.remote.hub.judge import Judge
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
+from tests.hub.test_judge import ready, run
+from tests.made import run_row
 
 ODD = [
     "NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1E+400", "9" * 21, "-" + "9" * 21,
@@ -127,3 +131,24 @@ def test_an_odd_record_in_a_journal_costs_that_record_alone(tmp_path: Path, text
     assert [written.record for written in records] == [first, last]
     json.dumps(run_list.summarize_journal(records).document(), allow_nan=False)
     assert all(isinstance(written, WrittenRecord) for written in records)
+
+
+def test_what_one_host_says_at_length_leaves_room_for_other_runs_in_an_answer() -> None:
+    """Each host has it in its journals, and no command could list the runs there."""
+    judge = Judge(run(), 0.0)
+    ready(judge)
+    hints = tuple("x" * 120_000 for _ in range(30))
+    judge.on_rank_exited("b", RankExited(1, Exit(3, hints=hints)), 1.0)
+    assert len(json.dumps([fact.document() for fact in judge.facts])) < 2000
+
+    broken = Fact(HostLost("lost " + "y" * (1 << 20) + " at the end"), "b")
+    (row, size), (usual, _) = (
+        run_list.limit_texts(
+            run_row("20260101-000000-000001", journal=JournalSummary(facts=facts)), n
+        )
+        for facts, n in (([broken] * 64, run_list.LARGE_ROW), ([Fact(HostLost("y"), "b")], 8000))
+    )
+    assert size == len(json.dumps(row.document())) < 64 * 1000
+    assert row.journal.facts[0].event.why.startswith("lost yyy")
+    assert row.journal.facts[0].event.why.endswith(" at the end")
+    assert usual.journal.facts[0].event.why == "y"

@@ -39,6 +39,8 @@ from ipexctl.remote.hub.judge import Judge
 from tests.speed.test_compress import orders
 from tools.message_page import kinds_in
 
+COMMON = Path(run_events.__file__).parent
+
 ROOT = Path(__file__).parents[2]
 MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
@@ -350,3 +352,16 @@ def test_every_annotation_can_be_checked(kind: type[Message]) -> None:
         if "Any" not in type_:
             with pytest.raises(TypeError):
                 reader_of(type_)(NotImplemented)
+
+
+@pytest.mark.parametrize("path", sorted(COMMON.glob("*.py")), ids=lambda p: p.stem)
+def test_kinds_of_text_and_numbers_are_quoted(path: Path) -> None:
+    """`code: Signed` is `code: int` when the class is made: only the quoted name says more."""
+    bare = [
+        f"{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.annotation, ast.Name)
+        and node.annotation.id in {"Signed", "Line", "AnyText", "Port", "ExitCode"}
+    ]
+    assert bare == []

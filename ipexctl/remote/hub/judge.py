@@ -222,6 +222,8 @@ class Judge:
         self.stall.moved(now)
         failures = len(self.ended) - sum(self.ended.values())
         tail = event.tail[-(SHORT_TAIL if succeeded or failures > LONG_TAILS else TAIL) :]
+        hints = tuple(h[: run_events.LONGEST_HINT] for h in exit_state.hints)
+        exit_state = exit_state.replace(hints=hints[: run_events.MOST_HINTS])
         self.fact(run_events.RankExited(rank, exit_state, tail), host)
         if succeeded:
             self.order(host, hub_orders.RankNoted(rank))

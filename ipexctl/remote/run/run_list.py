@@ -1,5 +1,6 @@
 """List the runs of this host from their journals: for `ps`, `stop`, `wait`, `logs` and `report`."""
 
+import json
 import os
 import time
 
@@ -57,6 +58,8 @@ if MYPY:
     Record = dict[str, Any]
 
 FACTS, END = 64, 2000  # facts by which the run ended, and characters of each failed rank's output
+# bytes of an answer, which has a limit (machines/wire/frames.py); of a row, and of one beyond that
+MOST_ANSWERED, LARGE_ROW, USUAL_ROW, EDGE = 4 << 20, 320000, 8000, 200
 MOST_RECORDS = 4000  # records in an answer, the first and the last ones
 MOST_VALUES = 100000  # of samples: an answer holds five times as many
 LEFT_OUT = (LookNoted, LogBegan, LogEnded, ResultNoted, RunBegan)
@@ -73,7 +76,7 @@ def op_list(call: "Call", root: str, known_as: str, only: str, newest: int, size
     if root_folder.is_absent(root):
         return RunList([])
     root = root_folder.check_existing_root(root)
-    rows, ended_count = [], 0  # type: list[RunRow], int
+    rows, ended_count, answered = [], 0, 0  # type: list[RunRow], int, int
     for run in reversed(run_folders.run_ids(root)):
         first_run = ATTEMPT.sub("", run)
         if only not in ("", run, first_run):
@@ -118,8 +121,30 @@ def op_list(call: "Call", root: str, known_as: str, only: str, newest: int, size
         row.last, row.recent = read_last_lines(folder, records)
         row.bytes = disk_use.size_of(folder) if sizes else None
         set_durations(row.journal, folder, alive)
+        row, size = limit_texts(row, LARGE_ROW if answered < MOST_ANSWERED else USUAL_ROW)
+        answered += size
         rows.append(row)
     return RunList(rows)
+
+
+def limit_texts(row: RunRow, most: int) -> "tuple[RunRow, int]":
+    """Return the row and its size; one that is so large that others would have no place in the
+    answer has short texts alone. Another host of the run may have said them."""
+    document = row.document()
+    size = len(json.dumps(document))
+    if size > most:
+        document = shorten_texts(document)
+        row, size = RunRow.read(document), len(json.dumps(document))
+    return row, size
+
+
+def shorten_texts(value: "Any") -> "Any":
+    """Return the document with the first and the last part of each long text."""
+    if isinstance(value, str):
+        return value if len(value) <= 2 * EDGE else value[:EDGE] + " ... " + value[-EDGE:]
+    if isinstance(value, dict):
+        return {name[: 2 * EDGE]: shorten_texts(item) for name, item in value.items()}
+    return [shorten_texts(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def set_durations(summary: JournalSummary, folder: str, alive: bool) -> None:

@@ -23,6 +23,7 @@ if MYPY:
 
     Record = dict[str, Any]
 
+DEPTH = 48  # of a record: an answer has it inside of documents of its own
 HEAD = struct.Struct(">II")
 VERSION = 1  # of the records, and of what a supervisor is asked (control.py)
 ROOM = 256 * 1024
@@ -239,7 +240,7 @@ def iter_documents(data: bytes) -> "Iterator[tuple[Record, int]]":
             return
         position += HEAD.size + size
         try:
-            document = read_strict_json(text)
+            document = read_strict_json(text, DEPTH)
         except ValueError:
             continue
         if isinstance(document, dict):
