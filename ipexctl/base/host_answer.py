@@ -239,7 +239,7 @@ def _dict_reader(name: Reader, item: Reader, *, whole: bool) -> Reader:
 
 def _number_key(name: str) -> int | None:
     """Return a JSON key, which is always text, as a number."""
-    return int(name) if name.isascii() and name.isdigit() and len(name) < 20 else None
+    return int(name) if message.is_number_key(name) else None
 
 
 def _read_fixed_list(readers: tuple[Reader, ...], value: Any) -> tuple[Any, ...]:

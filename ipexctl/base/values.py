@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ipexctl.common.message import HUGE
 from ipexctl.errors import is_shown
 
-_HUGE = 1 << 62
 _CPUS = re.compile(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", re.ASCII)
 _ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
 MOST_ENTRIES = 8192  # entries of any list that we accept from a host
@@ -44,7 +44,7 @@ def command_safe_name(value: Any) -> str:
 
 def count_or_none(value: Any) -> int | None:
     """Return the number if it is possible as a size, a count or an id."""
-    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _HUGE
+    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < HUGE
     return value if ok else None
 
 
@@ -57,7 +57,7 @@ def texts_of(value: Any) -> tuple[str, ...]:
 
 
 def number_or_none(value: Any) -> float | None:
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _HUGE
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < HUGE
     return float(value) if ok else None
 
 

@@ -166,9 +166,13 @@ def is_time(value: object) -> bool:
     return (type(value) is float or type(value) is int) and 0 <= value < HUGE
 
 
+DIGITS = frozenset("0123456789")
+
+
 def is_number_key(name: str) -> bool:
     """Whether it is a whole number: keys of JSON are text."""
-    return str(name).isdigit() and len(str(name)) < 20
+    text = str(name)
+    return 0 < len(text) < 20 and set(text) <= DIGITS  # str.isdigit() is true of ² and ٣, too
 
 
 PLAIN = {  # type: dict[str, Callable[[Any], bool]]  # whether a value of JSON is meant

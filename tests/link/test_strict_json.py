@@ -85,7 +85,8 @@ PASSED_ON = (attempt_record, checkpoint_reports, exchange_report, journal_record
 OWN = ("dict[str, Any]", "list[str]")  # of the controller's own orders, and arguments of programs
 WRONG = [
     -7, 10**19, -0.5, 1e300, True, "a\nb", "\x1b[2J", "\ud800", None, [], {}, ["a\nb"], [[1, 2]],
-    {"a\nb": "a\nb"}, {"x": 0.5}, {"-1": 0.5}, {"1": -0.5}, [[-1, "a\nb"]], [["a\nb", 1]],
+    {"a\nb": "a\nb"}, {"x": 0.5}, {"\u00b2": 0.5}, {"\u0663": 0.5}, {"": 0.5},
+    {"-1": 0.5}, {"1": -0.5}, [[-1, "a\nb"]], [["a\nb", 1]],
 ]  # fmt: skip
 
 

@@ -202,7 +202,7 @@ def test_the_advice_is_to_wait_for_an_active_run_of_another_person(home: Path) -
 
 
 def test_a_queued_run_without_a_keeper_keeps_everything(home: Path) -> None:
-    """After a reboot of the host, until somebody of its account looks at it."""
+    """After a reboot of the host, until a command of the same account starts its keeper."""
     pushed(home)
     run = home / ".ipexctl/runs/20260101-000000-abcdef"
     run.mkdir(parents=True)

@@ -93,6 +93,11 @@ class RunOnHost:
     def keeper(self) -> KeeperAnswer:
         return self.row.keeper
 
+    @property
+    def has_start(self) -> bool:
+        """Whether it knows when the ranks started: those of a queued run may not have."""
+        return self.journal.begun or not self.row.waited
+
     def without_stop(self) -> RunOnHost:
         """Return the same of a run that no user stopped."""
         record = self.record.replace(stopped="")

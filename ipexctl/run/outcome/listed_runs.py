@@ -107,7 +107,7 @@ class ListedRun:
     @property
     def has_start(self) -> bool:
         """Whether it is known when its ranks started; `began` is when it was queued if not."""
-        return any(report.journal.begun or not report.row.waited for report in self.seen)
+        return any(report.has_start for report in self.seen)
 
     @property
     def further(self) -> tuple[FurtherAttempt, ...]:

@@ -102,7 +102,7 @@ def find_about(reports: Iterable[RunOnHost]) -> About:
 
 def find_begin(reports: Sequence[RunOnHost]) -> float:
     """Return when the run was started; when it was queued, if it has not begun."""
-    begun = [report for report in reports if report.journal.begun or not report.row.waited]
+    begun = [report for report in reports if report.has_start]
     times = (report.journal.began for report in begun or reports)
     return min((began for began in times if began), default=0.0)
 
@@ -110,9 +110,7 @@ def find_begin(reports: Sequence[RunOnHost]) -> float:
 def has_begun(reports: Iterable[RunOnHost]) -> bool:
     """Whether it was not queued, or all hosts of an attempt were ready. A host without ranks of it
     knows from its record that it ran, also where those with ranks have removed theirs."""
-    return any(
-        not report.row.waited or report.journal.begun or report.record.ran for report in reports
-    )
+    return any(report.has_start or report.record.ran for report in reports)
 
 
 def _waits_text(reports: Sequence[RunOnHost]) -> str:
