@@ -5,6 +5,8 @@ what it orders them. The supervisors pass both on.
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.common.message import Variant
 
+COPY_WORKER = "checkpoints.copy_worker.work"  # supervisors import it by name
+
 
 class CopierEvent(Variant):
     """What a copy process reports: one of the classes below."""

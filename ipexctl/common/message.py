@@ -42,15 +42,14 @@ class Message(object):
     _types = {}  # type: dict[str, str]  # their annotations
     _fields = frozenset()  # type: frozenset[str]  # the same
     _needed = frozenset()  # type: frozenset[str]  # those without a default
-    _readers = []  # type: list[tuple[str, Callable[[Any], Any]]]  # of each, by its name
+    _readers = None  # type: list[tuple[str, Callable[[Any], Any]]] | None  # made when needed
 
     def __init_subclass__(cls) -> None:
-        cls._names, cls._types, kinds[cls.__name__] = (), {}, cls
+        cls._names, cls._types, cls._readers, kinds[cls.__name__] = (), {}, None, cls
         for kind in reversed(cls.__mro__):
             for name, type_ in getattr(kind, "__annotations__", {}).items():
                 cls._names += (name,) * (name not in cls._names)
                 cls._types[name] = getattr(type_, "__name__", type_)
-        cls._readers = [(name, reader_of(cls._types[name])) for name in cls._names]
         cls._fields = frozenset(cls._names)
         cls._needed = frozenset(name for name in cls._names if not hasattr(cls, name))
         type.__setattr__(cls, "__match_args__", cls._names)
@@ -75,6 +74,8 @@ class Message(object):
     def read_fields(cls, document: "dict[str, Any]") -> "Self":
         if not isinstance(document, dict):
             raise TypeError("%s: not an object: %.80r" % (cls.__name__, document))
+        if cls._readers is None:
+            cls._readers = [(name, reader_of(cls._types[name])) for name in cls._names]
         values = {}
         for name, read in cls._readers:
             if name in document:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from ipexctl.base import retry_command
 from ipexctl.base.host_outcome import HostDown, HostState
 from ipexctl.base.typed_command import Typed
+from ipexctl.common.copy_messages import COPY_WORKER
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
 from ipexctl.facts.env_choice import asked_env
@@ -27,7 +28,6 @@ from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import PlannedHost
 from ipexctl.run.plan.port_plan import reserved_ports
 from ipexctl.run.run_script import Script
-from ipexctl.run.watch.start_request import COPY_WORKER
 from ipexctl.stack import mpi
 
 EXIT_NOT_STARTED = 120

@@ -11,10 +11,9 @@ import time
 from ipexctl.common.files import read_json, replace_link
 from ipexctl.common.locks import try_lock
 from ipexctl.common.tolerant_reads import info_of, link_of, names_in
-from ipexctl.remote import root_folder
+from ipexctl.remote import disk_use, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import synced_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module

@@ -15,12 +15,12 @@ import time
 
 from ipexctl.common.files import read_json
 from ipexctl.common.tolerant_reads import changed_at
-from ipexctl.remote import root_folder, scratch_folder
+from ipexctl.remote import disk_use, root_folder, scratch_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import Heartbeat
-from ipexctl.remote.install import disk_use
+from ipexctl.remote.install import needed_blobs
 from ipexctl.remote.project import ended_copy, synced_folders
 from ipexctl.remote.run_files import queued_runs, run_about, run_folders
 
@@ -206,10 +206,10 @@ class Pruning:
         trees, removed = self.split_trees()
         kept_shas = {sha for tree in trees for sha in sizes_by_sha(tree)}
         removed_shas = {sha for _, tree in removed for sha in sizes_by_sha(tree)} - kept_shas
-        needed = disk_use.needed_blobs(self.root)
+        needed = needed_blobs.needed_blobs(self.root)
         old = time.time() - UNNAMED
         idle = []
-        for path, size, modified in disk_use.kept_blobs(self.root):
+        for path, size, modified in needed_blobs.kept_blobs(self.root):
             sha = os.path.basename(path)
             is_unnamed = sha not in kept_shas and modified < old
             if sha not in needed and (sha in removed_shas or is_unnamed):
@@ -240,7 +240,7 @@ class Pruning:
         """Return (trees to keep, (path, tree) of those to remove)."""
         kept_trees, removed, size = [], [], 0  # type: list[Tree], list[tuple[str, Tree]], int
         present = set(packs.Packs(self.root).where)
-        present.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
+        present.update(os.path.basename(path) for path, _, _ in needed_blobs.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
             new_sizes = {sha: n for sha, n in sizes_by_sha(tree).items() if sha in present}
             size += sum(new_sizes.values())

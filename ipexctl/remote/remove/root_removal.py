@@ -13,10 +13,10 @@ import stat
 from ipexctl.common.locks import take_lock
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.common.tolerant_reads import info_of
-from ipexctl.remote import root_folder, scratch_folder
+from ipexctl.remote import disk_use, root_folder, scratch_folder
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.heartbeat import Heartbeat
-from ipexctl.remote.install import disk_use, env_users, environments
+from ipexctl.remote.install import env_users, environments, needed_blobs
 from ipexctl.remote.run_files import queued_runs, run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -114,7 +114,7 @@ def list_owners(root: str, ours: "list[str]") -> "list[list[Any]]":
     for run in run_folders.run_ids(root) if "runs" in ours else []:
         owner = run_about.read_owner(os.path.join(root, "runs", run), "")
         runs.setdefault(owner, set()).add(ATTEMPT.sub("", run))
-    for key in disk_use.env_keys(root) if "envs" in ours else []:
+    for key in needed_blobs.env_keys(root) if "envs" in ours else []:
         for project, _, _ in env_users.list_projects(root, key):
             envs.setdefault(project["by"], set()).add(key)
             projects.setdefault(project["by"], set()).add(project["name"])

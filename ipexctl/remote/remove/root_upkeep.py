@@ -9,15 +9,15 @@ from collections import Counter
 from contextlib import ExitStack
 
 from ipexctl.common.files import read_json, remove_path
-from ipexctl.remote import root_folder
+from ipexctl.remote import disk_use, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import (
-    disk_use,
     env_drift,
     env_marks,
     env_users,
     environments,
+    needed_blobs,
     standalone_pythons,
     wheel_cache,
 )
@@ -41,7 +41,7 @@ def op_list(call: "Call", root: str, sizes: bool) -> "dict[str, Any]":
     root = root_folder.prepare_root(root)
     envs, files = [], {}  # type: list[dict[str, Any]], dict[str, disk_use.Sizes]
     with Heartbeat(call):
-        for key in disk_use.env_keys(root):
+        for key in needed_blobs.env_keys(root):
             envs.append(env_summary(root, key))
             env = env_marks.env_folder(root, key)
             files[key] = disk_use.file_sizes(env) if sizes else {}
@@ -57,7 +57,7 @@ def op_list(call: "Call", root: str, sizes: bool) -> "dict[str, Any]":
         "previous": env_marks.current_env_key(root, "previous"),
         "envs": envs,
         "size": sum(together.values()),
-        "blobs": sum(size for _, size, _ in disk_use.kept_blobs(root)),
+        "blobs": sum(size for _, size, _ in needed_blobs.kept_blobs(root)),
     }
 
 
@@ -139,7 +139,7 @@ def why_needed(root: str, key: str, env: str) -> str:
 
 def idle_blobs(root: str, removed: "Container[str]") -> "list[tuple[str, int]]":
     """Return (path, size) of Pythons and blobs not needed without the environments `removed`."""
-    needed = disk_use.needed_blobs(root, removed)
+    needed = needed_blobs.needed_blobs(root, removed)
     limit = time.time() - ON_ITS_WAY
     unpacked = [
         (path, disk_use.size_of(path))
@@ -147,6 +147,6 @@ def idle_blobs(root: str, removed: "Container[str]") -> "list[tuple[str, int]]":
     ]
     return unpacked + [
         (path, size)
-        for path, size, modified in disk_use.kept_blobs(root)
+        for path, size, modified in needed_blobs.kept_blobs(root)
         if os.path.basename(path) not in needed and modified < limit
     ]

@@ -43,8 +43,7 @@ from ipexctl.common.run_answers import (
     WhyAnswer,
 )
 from ipexctl.common.run_events import Fact
-from ipexctl.remote import root_folder
-from ipexctl.remote.install import disk_use
+from ipexctl.remote import disk_use, root_folder
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import attempt_lines, journal, queued_runs, run_folders
 

@@ -72,11 +72,13 @@ def ps(
       ipexctl ps --all -f hosts                # include runs that have ended
       ipexctl ps --state failed --since 12h    # what failed last night
     """
-    from ipexctl.run.command.ps_text import runs_document, show_runs
     from ipexctl.run.jobs.ps import list_runs
 
     every = every or every_project
     listing = list_runs(target, root, every=every, states=state, since=since)
+
+    from ipexctl.run.command.ps_text import runs_document, show_runs
+
     filtered = bool(state or since)
     show = partial(
         show_runs, every=every, every_project=every_project, filtered=filtered, verbose=verbose

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -14,7 +14,6 @@ from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.facts.other_runs_facts import LiveRun, add_usage
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.corrected_command import corrected_command
-from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
 from ipexctl.run.command.ps_table import (
     STATE_COLOURS,
     cut_line,
@@ -22,10 +21,7 @@ from ipexctl.run.command.ps_table import (
     sort_runs,
     table_lines,
 )
-from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, read_caller
-from ipexctl.run.jobs.wait import Waited
-from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_choice import describe_foreign, is_of_project
 from ipexctl.run.outcome.run_result import Stall
@@ -33,6 +29,12 @@ from ipexctl.run.outcome.run_state import Phase, find_unbegun
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
+
+if TYPE_CHECKING:
+    from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
+    from ipexctl.run.jobs.fetch import FetchReport
+    from ipexctl.run.jobs.wait import Waited
+    from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 
 
 def show_runs(

@@ -6,13 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 from ipexctl.common.attempt_record import AttemptLines, KeeperAnswer, KeeperQuestion
+from ipexctl.common.copy_messages import COPY_WORKER
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.run.outcome.listed_runs import ListedRun
-from ipexctl.run.watch.start_request import COPY_WORKER
 
 ANSWER = 5.0  # seconds for a host to answer
 

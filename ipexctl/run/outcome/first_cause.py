@@ -10,7 +10,7 @@ from ipexctl.base import quoting
 from ipexctl.base.sizes import rank_text
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.project.files.missing_file import missing_module
+from ipexctl.project.files.missing_file import DISTRIBUTIONS, missing_module
 from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_result import (
     RunResult,
@@ -19,7 +19,6 @@ from ipexctl.run.outcome.run_result import (
     traceback_start,
 )
 from ipexctl.run.output.rank_lines import without_colour, without_noise, without_rank_prefix
-from ipexctl.run.script.review import DISTRIBUTIONS
 
 FILE_MISSING = "file-missing"  # a cause in causes.toml: a file is not on this host
 _MODULE_MISSING = "module-missing"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ipexctl.common.described_ends import describe_rank_end
 from ipexctl.common.run_events import Usage
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.rank_lines import TAIL, WARNING, Lines, without_noise
-from ipexctl.run.plan.launch import LaunchPlan
+
+if TYPE_CHECKING:
+    from ipexctl.run.plan.launch import LaunchPlan
 
 MOST_WARNINGS = 8
 

@@ -16,6 +16,7 @@ from ipexctl.base.retry_command import FORCE
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.dataset_names import data_name
+from ipexctl.project.files.missing_file import DISTRIBUTIONS
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles, ScriptNote
 from ipexctl.user_code.frameworks import (
@@ -367,20 +368,6 @@ def _count_devices(value: Value, auto: int) -> int | None:
 
 def _last_name(target: str) -> str:
     return target.rpartition(".")[2]
-
-
-# distributions whose modules have other names
-DISTRIBUTIONS = {
-    "cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn",
-    "skimage": "scikit-image", "yaml": "pyyaml", "bs4": "beautifulsoup4", "dotenv": "python-dotenv",
-    "dateutil": "python-dateutil", "attr": "attrs", "Bio": "biopython", "fitz": "pymupdf",
-    "docx": "python-docx", "git": "gitpython", "jwt": "pyjwt", "serial": "pyserial",
-    "usb": "pyusb", "zmq": "pyzmq", "OpenSSL": "pyopenssl", "Crypto": "pycryptodome",
-    "faiss": "faiss-cpu", "Levenshtein": "levenshtein", "umap": "umap-learn",
-    "pkg_resources": "setuptools<81", "lightning_fabric": "pytorch-lightning",
-    "tensorflow": "tensorflow-cpu", "hydra": "hydra-core", "ruamel": "ruamel.yaml",
-    "neural_compressor": "neural-compressor-pt",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from ipexctl.run.plan.mpirun import machinefile_text, rank_starter_command
 from ipexctl.stack import mpi
 
 N = "{n}"  # as in remote/restart/attempt_orders.py
-COPY_WORKER = "checkpoints.copy_worker.work"  # supervisors import it by name
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 
 
