@@ -12,11 +12,13 @@ from types import ModuleType
 
 from ipexctl.common import (
     attempt_record,
+    blob_answers,
     checkpoint_reports,
     control_questions,
     copy_messages,
     hub_orders,
     keeper_messages,
+    port_answers,
     restart_plan,
     result_answers,
     run_answers,
@@ -45,6 +47,8 @@ SECTIONS = (
     ("What keepers write down and answer", attempt_record, "On each host of such a run."),
     ("What a host answers about its runs", run_answers, "To `ps`, `why`, `logs` and `report`."),
     ("What a host answers about files and commands", result_answers, "To `fetch` and `env exec`."),
+    ("What a host says about blobs", blob_answers, "While files are sent to it."),
+    ("Where a host listens", port_answers, "For the other hosts of a command."),
     ("Copies of checkpoints", copy_messages, "With `--checkpoints`: what is said and ordered."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )

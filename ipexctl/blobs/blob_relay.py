@@ -13,11 +13,21 @@ from contextlib import suppress
 from itertools import chain
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import without_host
-from ipexctl.blobs.blob_store import SILENCE, OnBytes, Room, Source, missing_blobs, send_blobs
+from ipexctl.blobs.blob_store import (
+    SILENCE,
+    OnBytes,
+    Room,
+    Source,
+    bytes_of,
+    missing_blobs,
+    read_transfer_event,
+    send_blobs,
+)
 from ipexctl.blobs.tls_keys import Keys, make_keys
 from ipexctl.common.addresses import peer_url
+from ipexctl.common.blob_answers import BlobsFetched
+from ipexctl.common.port_answers import PortOpened
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent, transfer_time
 from ipexctl.machines.wire.frames import Frame
@@ -174,7 +184,7 @@ class Carrier:
         request = {"root": root, "wanted": hashes, "keys": self._make_keys()}
         url = ""
         with suppress(HostFailed):
-            port = agent.call("blobs.blob_server.open", request).done.integer("port", 65535)
+            port = agent.call("blobs.blob_server.open", request).done.read(PortOpened).port
             url = peer_url(self._reached_at[name], port)
         with self._change:
             if url:
@@ -228,9 +238,8 @@ def fetch_there(
     total = sum(blob.size for blob in blobs)
 
     def hear(frame: Frame) -> None:
-        if frame.header.get("event") == "got":
-            received = Answer(agent.host.name, frame.header)
-            on_bytes(received.integer("bytes", total, least=-total))  # less: it starts again from 0
+        if event := read_transfer_event(agent, frame):
+            on_bytes(bytes_of(agent, event, total, least=-total))  # less: it starts again from 0
 
     files = [[blob.name, blob.sha256, blob.size] for blob in blobs]
     request = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
@@ -238,7 +247,7 @@ def fetch_there(
         "blobs.blob_download.fetch", request,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,
     ).done  # fmt: skip
-    return answer.integer("fetched")
+    return answer.read(BlobsFetched).fetched
 
 
 # --- the order of turns ---------------------------------------------------------------------------

@@ -14,10 +14,17 @@ from pathlib import Path
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
+from ipexctl.common.blob_answers import (
+    BlobsAwaited,
+    BlobsMissing,
+    BytesArrived,
+    TransferEvent,
+)
 from ipexctl.common.files import hash_of
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.machines.agent import Agent
+from ipexctl.machines.wire.frames import Frame
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
@@ -43,10 +50,10 @@ def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob,
     for batch in _batches(list({blob.sha256: blob for blob in blobs}.values())):
         request = {"root": root, "blobs": [[blob.sha256, blob.size] for blob in batch]}
         answer = agent.call("blobs.blobs.have", request, timeout=SILENCE).done
-        by_hash, missing = {blob.sha256: blob for blob in batch}, answer["missing"]
-        if not isinstance(missing, list) or not {*map(str, missing)} <= by_hash.keys():
+        by_hash, missing = {blob.sha256: blob for blob in batch}, answer.read(BlobsMissing).missing
+        if not by_hash.keys() >= {*missing}:
             raise answer.invalid_reply("it lacks files that were not requested")
-        lacking += [by_hash[sha] for sha in dict.fromkeys(map(str, missing))]
+        lacking += [by_hash[sha] for sha in dict.fromkeys(missing)]
     return tuple(lacking)
 
 
@@ -85,39 +92,54 @@ def _send_batch(
     pairs = [[blob.sha256, blob.size] for blob in blobs]
     request = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("blobs.blobs.put", request)
-    answers = _transfer_answers(agent, number, sum(blob.size for blob in blobs))
-    begins = _first_missing_bytes(blobs, next(answers, Answer(agent.host.name, {})))
+    events = _transfer_events(agent, number, sum(blob.size for blob in blobs))
+    begins = _first_missing_bytes(agent, blobs, next(events, None))
     remaining = sum(blob.size - begin for blob, begin in begins.items())
     on_bytes(sum(blob.size for blob in blobs) - remaining)
     try:
         for sent_chunks, chunk in enumerate(_read_chunks(begins, source)):
             if sent_chunks >= WINDOW:
-                on_bytes(next(answers, Answer(agent.host.name, {})).integer("bytes", CHUNK))
+                on_bytes(bytes_of(agent, next(events, None), CHUNK))
             agent.feed(number, {}, chunk)
             on_bytes(0)  # on a slow line this took long, and answers come later
     except InputError:
         agent.feed(number, {"abort": True})
         raise
-    for answer in answers:
-        on_bytes(answer.integer("bytes", CHUNK))
+    for event in events:
+        on_bytes(bytes_of(agent, event, CHUNK))
     return remaining
 
 
-def _first_missing_bytes(blobs: Sequence[Blob], answer: Answer) -> dict[Blob, int]:
+def _first_missing_bytes(
+    agent: Agent, blobs: Sequence[Blob], event: TransferEvent | None
+) -> dict[Blob, int]:
     """Return which of the blobs the host waits for, and from which byte on."""
-    offsets = answer.get("from")
-    if isinstance(offsets, dict):
+    if isinstance(event, BlobsAwaited):
+        offsets = event.begins
         begins = {blob: offsets[blob.sha256] for blob in blobs if blob.sha256 in offsets}
-        if all(type(begin) is int and 0 <= begin <= blob.size for blob, begin in begins.items()):
+        if all(begin <= blob.size for blob, begin in begins.items()):
             return begins
-    raise answer.invalid_reply("from where its files go on")
+    raise Answer(agent.host.name, {}).invalid_reply("from where its files go on")
 
 
-def _transfer_answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:
+def bytes_of(agent: Agent, event: TransferEvent | None, most: int, *, least: int = 0) -> int:
+    """Return how many bytes have arrived on the host."""
+    if isinstance(event, BytesArrived) and least <= event.bytes <= most:
+        return event.bytes
+    raise Answer(agent.host.name, {}).invalid_reply("how many bytes have arrived")
+
+
+def _transfer_events(agent: Agent, number: int, size: int) -> Iterator[TransferEvent]:
     """Yield first which blobs to send, then each chunk the host has taken; ends when it has all."""
     for frame in agent.answers(number, SILENCE, size):
-        if frame.header.get("event") in ("go", "got"):
-            yield Answer(agent.host.name, frame.header)
+        if event := read_transfer_event(agent, frame):
+            yield event
+
+
+def read_transfer_event(agent: Agent, frame: Frame) -> TransferEvent | None:
+    """Return what the host reports of the blobs; None for another event, such as a sign of life."""
+    is_one = TransferEvent.kind_of(frame.header) is not None
+    return Answer(agent.host.name, frame.header).read(TransferEvent) if is_one else None
 
 
 def _read_chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """Messages with which a host reports the copies of checkpoints that it holds."""
 
-from ipexctl.common.message import Line, Message, Port
+from ipexctl.common.message import Line, Message
 
 
 class CopiedPart(Message):
@@ -55,9 +55,3 @@ class PartFiles(Message):
 
     name: "Line"  # of the checkpoint
     files: "list[tuple[str, str, int]]"  # path below the folder of the ranks, sha256, bytes
-
-
-class CopiesServed(Message):
-    """Files of copies can be had from this port of the host."""
-
-    port: "Port"

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 MYPY = False  # importing typing takes longer than what a host does for a short request
 if MYPY:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from typing_extensions import Self, dataclass_transform
@@ -133,7 +133,7 @@ class Variant(Message):
         return kind.read_fields(document)
 
     @classmethod
-    def kind_of(cls, document: "dict[str, Any]") -> "type[Self] | None":
+    def kind_of(cls, document: "Mapping[str, Any]") -> "type[Self] | None":
         """Return the class of the message in a document, None if it is not one of these."""
         kind = cls.variants.get(str(document.get("kind")))
         return kind if kind is not None and issubclass(kind, cls) else None

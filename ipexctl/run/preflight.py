@@ -19,6 +19,7 @@ from pathlib import Path
 from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.retry_command import with_force
+from ipexctl.common.port_answers import PortOpened
 from ipexctl.doctor.doctor import ConnectedHost, connect_all, with_options
 from ipexctl.doctor.report.finding import Finding
 from ipexctl.errors import MissingPackages
@@ -249,9 +250,8 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
     agents, forks = flight.fleet.agents, flight.fleet.target.forks
 
     def listen(host: Host) -> ConnectedHost:
-        port = agents[host].call("connection.listeners.listen").done.get("port")
-        usable = port if isinstance(port, int) and 0 < port < 65536 else None
-        return ConnectedHost(agents[host], flight.nodes[host].facts, usable)
+        opened = agents[host].call("connection.listeners.listen").done.read(PortOpened)
+        return ConnectedHost(agents[host], flight.nodes[host].facts, opened.port)
 
     hosts = tuple(flight.nodes)
     outcomes = fan_out(hosts, listen, forks=forks)

@@ -409,7 +409,7 @@ MESSAGES = (  # of a run
             "facts.read_speed.memory",
             {"facts.read_speed", "child_processes", "heartbeat", "root_folder"}
             | {f"common.{n}" for n in COMMON}
-            | {"connection.listeners"},
+            | {"connection.listeners", "common.message", "common.port_answers"},
         ),
         ("nothing.known", set()),
     ],

@@ -17,10 +17,11 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
-from ipexctl.common.checkpoint_reports import CopiesServed
+from ipexctl.common.blob_answers import BlobsAwaited, BytesArrived
 from ipexctl.common.copy_messages import PartFound
 from ipexctl.common.exchange_report import ExchangeReport, RankGroup, RankProcess
 from ipexctl.common.frames import HEAD
+from ipexctl.common.port_answers import PortOpened
 from ipexctl.common.result_answers import CommandEnded
 from ipexctl.common.run_events import (
     CopierReported,
@@ -124,7 +125,8 @@ def there(agent: Agent) -> object:
     return InPlace(Path("/x"), "t.py").bring(agent, "/r", "run").cwd
 
 
-GO: Frames = [[{"event": "go", "from": {SHA: 0}}, 0], [{"done": {"count": 1}}, 0]]
+GO: Frames = [[BlobsAwaited({SHA: 0}).document(), 0], *done()]
+ARRIVED = {"kind": "BytesArrived"}
 HAVE = done(missing=[SHA])
 EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
     (have, HAVE, done(), (BLOB,)),
@@ -133,8 +135,12 @@ EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
     (have, HAVE, done(missing=7), (BLOB,)),
     (have, HAVE, [[{"done": 7}, 0]], (BLOB,)),
     (put, GO, done(), 0),
-    (put, GO, [GO[0], [{"event": "got"}, 0], GO[1]], 0),
-    (put, GO, [GO[0], [{"event": "got", "bytes": "1"}, 0], GO[1]], 0),
+    (put, GO, [[{"kind": "BlobsAwaited", "begins": {SHA: "0"}}, 0], GO[1]], 0),
+    (put, GO, [[BlobsAwaited({SHA: 1}).document(), 0], GO[1]], 0),
+    (put, GO, [[BytesArrived(1).document(), 0], GO[1]], 0),
+    (put, GO, [GO[0], [ARRIVED, 0], GO[1]], 0),
+    (put, GO, [GO[0], [{**ARRIVED, "bytes": "1"}, 0], GO[1]], 0),
+    (put, GO, [GO[0], [{**ARRIVED, "bytes": -1}, 0], GO[1]], 0),
     (port, done(port=1), done(port="1"), 1),
     (port, done(port=1), done(port=65536), 1),
     (there, done(cwd="/x"), done(), "/x"),
@@ -147,6 +153,22 @@ def test_an_odd_answer_is_one_hosts_failure(tmp_path, work, good, evil, result):
     first, down = both(tmp_path, [good], [evil], work)
     assert first == result
     assert down.slug == "agent-reply-invalid"
+
+
+ODD_FORMAT = "is not in the expected format"
+NAMED: list[tuple[Callable[[Agent], object], Frames, Frames, str]] = [
+    (have, HAVE, done(missing="x"), f"'missing' {ODD_FORMAT}"),
+    (put, GO, [[{"kind": "BlobsAwaited", "begins": [0]}, 0], GO[1]], f"'begins' {ODD_FORMAT}"),
+    (put, GO, [GO[0], [{**ARRIVED, "bytes": 0.5}, 0], GO[1]], "'bytes' has an unexpected value"),
+]
+
+
+@pytest.mark.parametrize(("work", "good", "evil", "why"), NAMED)
+def test_a_value_of_another_type_ends_in_an_error_with_host_and_field(
+    tmp_path, work, good, evil, why
+):
+    _, down = both(tmp_path, [good], [evil], work)
+    assert down.what == f"evil: the agent sent an invalid reply ({why})"
 
 
 # --- everything that is read, with every value replaced ------------------------------------------
@@ -430,7 +452,7 @@ def test_node0_does_not_write_where_another_hosts_files_go(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "most"), [(CopiesServed, "port", 65535), (CommandEnded, "code", 255)]
+    ("kind", "name", "most"), [(PortOpened, "port", 65535), (CommandEnded, "code", 255)]
 )
 def test_a_number_of_an_answer_has_its_range(kind: type[Any], name: str, most: int) -> None:
     assert getattr(Answer("n1", {name: most}).read(kind), name) == most

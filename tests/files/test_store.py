@@ -20,6 +20,7 @@ from ipexctl.blobs.blob_store import (
     read_part,
     send_blobs,
 )
+from ipexctl.common.blob_answers import BlobsAwaited, BytesArrived
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
@@ -176,7 +177,7 @@ def begun(agent: Agent, root: Path, blob: Blob, content: bytes) -> int:
         "blobs.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]}
     )
     agent.feed(number, {}, content[: blob.size // 2])
-    next(f for f in agent.frames(60) if f.header.get("event") == "got")
+    next(f for f in agent.frames(60) if BytesArrived.kind_of(f.header))
     return number
 
 
@@ -240,8 +241,8 @@ def test_of_two_that_bring_the_same_large_blob_the_second_waits_for_the_first(
         other.feed(first, {}, content[LARGE // 2 :])
     else:
         ended(other)
-    go = next(f.header for f in frames if f.header.get("event") != "waiting")
-    assert go["from"] == ({} if second_gets is None else {blob.sha256: second_gets})
+    awaited = BlobsAwaited.read(next(f.header for f in frames if "event" not in f.header))
+    assert awaited.begins == ({} if second_gets is None else {blob.sha256: second_gets})
 
 
 HOSTILE = [

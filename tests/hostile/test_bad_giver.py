@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.blobs.tls_keys import make_keys
+from ipexctl.common.blob_answers import BlobsFetched
 from ipexctl.packages import download
 from ipexctl.remote.blobs import blob_download
 from ipexctl.remote.connection import peer_tls
@@ -130,8 +131,8 @@ def test_what_an_earlier_try_left_is_not_fetched_again_if_it_is_right(
         seen.clear()
         (parts / f"{SHA}.part").write_bytes(left)
         asked = {"root": str(root), "keys": KEYS, "giver": url, "files": files}
-        assert blob_download.op_fetch(Asked(), **asked) == {"fetched": came}
-        assert blob_download.op_fetch(Asked(), **asked) == {"fetched": 0}
+        assert blob_download.op_fetch(Asked(), **asked) == BlobsFetched(came)
+        assert blob_download.op_fetch(Asked(), **asked) == BlobsFetched(0)
     assert (root / "blobs" / "sha256" / SHA[:2] / SHA).read_bytes() == CONTENT
     assert seen == requests
 

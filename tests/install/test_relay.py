@@ -23,6 +23,7 @@ from ipexctl.blobs import blob_relay
 from ipexctl.blobs.blob_relay import Carrier, Moved, fetch_there
 from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
 from ipexctl.blobs.tls_keys import make_keys
+from ipexctl.common.port_answers import PortOpened
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import LabSpec
@@ -293,7 +294,7 @@ def port(site: Site) -> int:
     carrier = site.relay(a=HERE)
     site.bring(carrier, "a")
     asked = {"root": str(site.root("a")), "wanted": [BLOBS[0].sha256], "keys": KEYS}
-    return site.agents["a"].call("blobs.blob_server.open", asked).done.integer("port")
+    return site.agents["a"].call("blobs.blob_server.open", asked).done.read(PortOpened).port
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:

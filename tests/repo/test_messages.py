@@ -17,6 +17,7 @@ import pytest
 
 from ipexctl.common import (
     attempt_record,
+    blob_answers,
     checkpoint_reports,
     control_questions,
     copy_messages,
@@ -24,6 +25,7 @@ from ipexctl.common import (
     hub_orders,
     journal_records,
     keeper_messages,
+    port_answers,
     restart_plan,
     result_answers,
     run_answers,
@@ -46,7 +48,7 @@ MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
     supervisor_messages, run_answers, result_answers,
-    control_questions,
+    control_questions, blob_answers, port_answers,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

@@ -11,6 +11,7 @@ import ssl
 import time
 import urllib.parse
 
+from ipexctl.common.blob_answers import BlobsFetched, BytesArrived
 from ipexctl.common.http_body import BodyBroken, read_body_pieces
 from ipexctl.common.sizes import format_bytes
 from ipexctl.remote import root_folder
@@ -34,12 +35,9 @@ AGAIN = "run the same command again"
 
 def op_fetch(
     call: "Call", root: str, giver: str, files: "list[tuple[str, str, int]]", keys: "dict[str, str]"
-) -> "dict[str, int]":
-    """{root, giver: its address, files: [[file, sha256, size], ...], keys: {cert, key}}
-    -> {fetched}
-
-    {"event": "got", "bytes": n} reports bytes that are here now, fetched or left by an earlier try;
-    `fetched` counts what came over the network.
+) -> BlobsFetched:
+    """Fetch `files`, each a name, sha256 and size, from the address `giver`. `keys`: cert and key
+    of the command. BytesArrived reports bytes that are here now, fetched or left by an earlier try.
     """
     root = root_folder.prepare_root(root)
     blobs.remove_dead_parts(root_folder.make_subfolder(root, "blobs", "parts"))
@@ -50,7 +48,7 @@ def op_fetch(
         for name, sha, size in missing:
             download.fetch(name, sha, size)
         download.report_received()
-    return {"fetched": download.fetched}
+    return BlobsFetched(download.fetched)
 
 
 class BlobDownload:
@@ -128,7 +126,7 @@ class BlobDownload:
 
     def report_received(self) -> None:
         size, self.untold, self.told = self.untold, 0, time.time()
-        self.call.emit({"event": "got", "bytes": size})
+        self.call.emit(BytesArrived(size).document())
 
 
 def error_text(error: Exception) -> str:

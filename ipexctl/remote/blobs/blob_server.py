@@ -10,6 +10,7 @@ import re
 import socketserver
 import threading
 
+from ipexctl.common.port_answers import PortOpened
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import listeners, peer_tls
@@ -41,13 +42,11 @@ HANDSHAKE = 5.0  # seconds for a client to present its certificate
 AT_ONCE = 32  # connections; a further one waits for the end of one that shows no certificate
 
 
-def op_open(
-    call: "Call", root: str, wanted: "list[str]", keys: "dict[str, str]"
-) -> "dict[str, int]":
-    """{root, wanted: [sha256, ...], keys: {cert, key}} -> {port}"""
+def op_open(call: "Call", root: str, wanted: "list[str]", keys: "dict[str, str]") -> PortOpened:
+    """Serve the blobs of these sha256. `keys`: cert and key of the command."""
     root = root_folder.prepare_root(root)
     paths = {sha: blobs.path_of(root, sha) for sha in wanted}
-    return {"port": Server(keys, paths).begin()}
+    return PortOpened(Server(keys, paths).begin())
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):

@@ -14,6 +14,7 @@ import stat
 import time
 from contextlib import contextmanager
 
+from ipexctl.common.blob_answers import BlobsAwaited, BlobsMissing, BytesArrived
 from ipexctl.common.files import hash_of
 from ipexctl.common.locks import is_named, try_lock
 from ipexctl.common.tolerant_reads import info_of, size_of
@@ -37,20 +38,20 @@ QUIET = 300.0  # a controller that sends nothing for this many seconds is gone
 hashes = {}  # type: dict[FileId, str]  # of files that this agent has hashed or written
 
 
-def op_have(call: "Call", root: str, blobs: "list[tuple[str, int]]") -> "dict[str, list[str]]":
-    """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...]}"""
+def op_have(call: "Call", root: str, blobs: "list[tuple[str, int]]") -> BlobsMissing:
+    """Say which of `blobs`, each a sha256 and size, are not here."""
     root = root_folder.check_existing_root(root)
-    return {"missing": [sha for sha, size in blobs if not has_blob(root, sha, size)]}
+    return BlobsMissing([sha for sha, size in blobs if not has_blob(root, sha, size)])
 
 
 def op_put(
     call: "Call", root: str, blobs: "list[tuple[str, int]]", room: "tuple[int, int] | None" = None
-) -> "dict[str, int]":
-    """{root, blobs: [[sha256, size], ...], room: [bytes, files]}, then frames with their bytes.
+) -> None:
+    """Receive `blobs`, each a sha256 and size, in frames that follow the request. `room`: bytes and
+    files that will be needed afterwards.
 
-    `room` is what will be needed afterwards. {"event": "go", "from": {sha256: offset}} says which
-    blobs are to come and where each begins; they come in the order of the request. A frame holds
-    bytes of one blob only; each is answered with {"event": "got", "bytes": n}.
+    BlobsAwaited says which blobs are to come and where each begins; they come in the order of the
+    request. A frame holds bytes of one blob only; each is answered with BytesArrived.
     """
     root = root_folder.prepare_root(root)
     blobs = list(dict(blobs).items())
@@ -66,14 +67,13 @@ def op_put(
         begins = {sha: resume_offset(large.get(sha), size) for sha, size in missing}
         needed = sum(size - begins[sha] for sha, size in missing)
         root_folder.need_space(root, needed + extra, len(missing) + files)
-        call.emit({"event": "go", "from": begins})
+        call.emit(BlobsAwaited(begins).document())
         for sha, size in missing:
             receive_blob(call, root, large.get(sha) or new_part(parts, sha), sha, size)
     finally:
         for part in large.values():
             if part:
                 part.close()
-    return {"count": len(blobs)}
 
 
 # --- also used by the other modules --------------------------------------------------------------
@@ -236,7 +236,7 @@ def receive_bodies(call: "Call", remaining: int) -> "Iterator[bytes]":
             )
         yield body
         remaining -= len(body)
-        call.emit({"event": "got", "bytes": len(body)})
+        call.emit(BytesArrived(len(body)).document())
 
 
 def write_all(write: "Callable[[memoryview], int]", data: "bytes | memoryview") -> None:

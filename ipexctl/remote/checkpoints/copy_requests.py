@@ -7,11 +7,11 @@ import time
 from ipexctl.common.checkpoint_reports import (
     CopiesReport,
     CopiesReports,
-    CopiesServed,
     PartFiles,
     Unpublished,
 )
 from ipexctl.common.files import hash_of, rename_synced, sync_disk
+from ipexctl.common.port_answers import PortOpened
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_server, blobs
@@ -94,11 +94,11 @@ def op_read(call: "Call", root: str, run_id: str, holder: str, sha256: str) -> N
 
 def op_serve(
     call: "Call", root: str, run_id: str, holder: str, wanted: "list[str]", keys: "dict[str, str]"
-) -> CopiesServed:
+) -> PortOpened:
     """Serve these files by their sha256 to other hosts, until the agent ends."""
     copies = find_copy_folder(root, run_id, holder)
     paths = {sha: copies.path(sha) for sha in wanted}
-    return CopiesServed(blob_server.Server(keys, paths).begin())
+    return PortOpened(blob_server.Server(keys, paths).begin())
 
 
 def op_lay_out(

@@ -3,10 +3,10 @@
 import os
 import socket
 
+from ipexctl.common.port_answers import PortOpened
+
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
 
@@ -16,7 +16,7 @@ _listeners = {}  # type: dict[int, list[socket.socket]]  # by the reported port
 MASTER_PORT = 29500  # the default port of torchrun, accelerate and DeepSpeed
 
 
-def op_listen(call: "Call") -> "dict[str, int | None]":
+def op_listen(call: "Call") -> PortOpened:
     """Listen on a port of all addresses until op_close. The kernel accepts connections on its own.
 
     Also listen on a port next to MASTER_PORT, for which users open firewalls.
@@ -33,21 +33,17 @@ def op_listen(call: "Call") -> "dict[str, int | None]":
             break
         except OSError:
             continue
-    return {
-        "port": port,
-        "range_port": second.getsockname()[1] if second else None,
-    }
+    return PortOpened(port, second.getsockname()[1] if second else None)
 
 
-def op_close(call: "Call", port: int) -> "dict[str, Any]":
-    """{port} -> {}: close the listeners of one op_listen; a later one may have begun meanwhile."""
+def op_close(call: "Call", port: int) -> None:
+    """Close the listeners of one op_listen; a later one may have begun meanwhile."""
     for server in _listeners.pop(port, []):
         try:
             server.shutdown(socket.SHUT_RDWR)  # wakes a thread that accepts
         except OSError:
             pass
         server.close()
-    return {}
 
 
 def kept_listener(ports: "tuple[int, int] | None" = None) -> "socket.socket":

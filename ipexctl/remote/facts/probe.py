@@ -56,8 +56,8 @@ def op_facts(
     if listen:
         from ipexctl.remote.connection import listeners
 
-        ports = listeners.op_listen(call)
-        facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
+        opened = listeners.op_listen(call)
+        facts["port"], facts["net"]["range_port"] = opened.port, opened.range_port
     if servers:
         facts["net"]["name_servers"] = name_servers.collect_dns_answers(servers)
     resolved = read_name_resolution.wait_for_names(names) if names else {"hostname_addresses": []}

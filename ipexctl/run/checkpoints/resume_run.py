@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.common.addresses import peer_url
-from ipexctl.common.checkpoint_reports import CopiesServed
+from ipexctl.common.port_answers import PortOpened
 from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.inventory.inventory import Host
@@ -122,7 +122,7 @@ def prepare_checkpoint_layout(
             host, "checkpoints.copy_requests.serve", run_id=resumed.run_id, holder=giver.name,
             wanted=hashes, keys=dict(keys),
         )  # fmt: skip
-        urls[giver] = peer_url(peer_address(nodes[host].facts), done.read(CopiesServed).port)
+        urls[giver] = peer_url(peer_address(nodes[host].facts), done.read(PortOpened).port)
 
     def one(host: Host) -> None:
         givers: list[dict[str, object]] = []
