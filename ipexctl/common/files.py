@@ -13,6 +13,12 @@ if MYPY:
     Path = str | os.PathLike[str]
 
 
+def is_unfinished(name: str) -> bool:
+    """Return whether who wrote this file was killed before it was complete. Hosts and runs have
+    no ~ in their names."""
+    return "~" in os.path.basename(name)
+
+
 def write_atomic(
     path: "Path", data: "str | bytes", *, mode: "int | None" = 0o600, sync: bool = False
 ) -> None:
@@ -30,7 +36,7 @@ def open_atomic(
 
     `sync`: flush the bytes to the disk before the rename, and the rename before the block is left.
     """
-    part = "%s.%d-%s" % (os.fspath(path), os.getpid(), os.urandom(4).hex())
+    part = "%s~%d-%s" % (os.fspath(path), os.getpid(), os.urandom(4).hex())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     fd = os.open(part, flags, 0o644 if mode is None else 0o600)
     try:

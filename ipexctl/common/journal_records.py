@@ -8,6 +8,9 @@ if MYPY:
     from typing import Any
 
 
+RUN_FORMAT = 2  # of journals, and of what a supervisor is asked and says: another one is named
+
+
 class JournalRecord(Variant):
     """A record: one of the classes below."""
 

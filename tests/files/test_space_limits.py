@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.journal_records import RunBegan
+from ipexctl.common.files import open_atomic
+from ipexctl.common.journal_records import RUN_FORMAT, RunBegan
 from ipexctl.data import data
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
@@ -283,7 +285,7 @@ def ended_run(root: Path, name: str, by: str, days_ago: float) -> None:
     folder.mkdir(parents=True, mode=0o700)
     (folder / "lock").touch(mode=0o600)
     kept = journal.create_journal(str(folder), "node01")
-    kept.add(RunBegan(journal.VERSION, {"name": name, "by": by}, began=0.0))
+    kept.add(RunBegan(RUN_FORMAT, {"name": name, "by": by}, began=0.0))
     os.close(kept.fd)
     then = time.time() - days_ago * 86400
     for path in (folder / "lock", *(folder / "journals").iterdir()):
@@ -316,6 +318,23 @@ def test_a_queued_run_stays_also_without_its_keeper(tmp_path: Path) -> None:
     pruning = prune_rules.Pruning(str(root), limits, check=False)
     pruning.prune_runs()
     assert sorted(path.name for path in (root / "runs").iterdir()) == ["ann-1", "ann-2"]
+
+
+def test_a_run_whose_keeper_was_killed_while_it_wrote_its_order_is_not_queued(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    path = queued_runs.order_path(str(run), "node01.example")
+    if (pid := os.fork()) == 0:
+        with open_atomic(path):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    (unfinished,) = run.iterdir()
+    assert unfinished.name.startswith("queued.node01.example")
+    assert not queued_runs.is_queued(str(run))
+    queued_runs.keep_order(str(run), start_order(host="node01.example"))
+    assert queued_runs.is_queued(str(run))
 
 
 def test_runs_of_others_are_removed_by_the_usual_limits(tmp_path: Path) -> None:

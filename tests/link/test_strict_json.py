@@ -74,8 +74,7 @@ def test_a_host_does_not_take_from_another_what_the_controller_would_refuse(text
     """Else it would write it to its journal, and no command could read that host's runs."""
     event = RankExited(1, Exit(3)).document()
     body = json.dumps(dict(event, odd=0)).replace('"odd": 0', f'"odd": {text}').encode()
-    with pytest.raises(link_stream.BadRecord):
-        link_stream.decode_message(body)
+    assert link_stream.decode_message(body) is None
     header = b'{"id": 1, "done": ' + body + b"}"
     with pytest.raises(BadFrame):
         Decoder().feed(len(header).to_bytes(4, "big") + bytes(4) + header)

@@ -7,7 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.common.journal_records import InputsNoted, LookNoted, RunBegan, WrittenRecord
+from ipexctl.common.journal_records import (
+    RUN_FORMAT,
+    InputsNoted,
+    LookNoted,
+    RunBegan,
+    WrittenRecord,
+)
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Sample
 from ipexctl.remote.run import run_list
@@ -35,7 +41,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     assert len(Path(path).read_text().splitlines()) <= 20
     kept = journal.create_journal(str(folder), "n")
     for record in (
-        RunBegan(journal.VERSION, {}, began=5.0),
+        RunBegan(RUN_FORMAT, {}, began=5.0),
         INPUTS,
         LookNoted(1, None, 0.0),
     ):

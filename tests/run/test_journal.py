@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.common.journal_records import (
+    RUN_FORMAT,
     FactNoted,
     JournalRecord,
     LogBegan,
@@ -32,7 +33,7 @@ from ipexctl.remote.run_files import journal
 from ipexctl.run.outcome import host_reports, listed_runs
 from ipexctl.run.outcome.host_reports import RunOnHost
 from ipexctl.run.outcome.run_choice import Caller, choose_run, free_name
-from ipexctl.run.outcome.run_state import FORMAT, Phase
+from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.watch.run_format import find_other_version
 from tests.made import journal_bytes, run_row
 from tests.refused import refused
@@ -44,7 +45,7 @@ ABOUT = {
 }  # fmt: skip
 ME = Caller("ann@pc", Path("/home/ann/bert"))
 DONE = [
-    WrittenRecord(RunBegan(FORMAT, ABOUT, began=1000.0)),
+    WrittenRecord(RunBegan(RUN_FORMAT, ABOUT, began=1000.0)),
     WrittenRecord(OwnRankStarted(0), 0.1),
     WrittenRecord(OwnRankEnded(0, Exit(0)), 5.0),
     WrittenRecord(PartEnded("ended", 0), 5.1),
@@ -109,7 +110,7 @@ def ended(rank: int, how: Exit) -> WrittenRecord:
     return WrittenRecord(OwnRankEnded(rank, how), 2.0)
 
 
-def began(version: int = FORMAT, at: float = 1000.0, **about: Any) -> WrittenRecord:
+def began(version: int = RUN_FORMAT, at: float = 1000.0, **about: Any) -> WrittenRecord:
     return WrittenRecord(RunBegan(version, {**ABOUT, **about}, at))
 
 

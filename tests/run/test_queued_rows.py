@@ -19,7 +19,7 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     RunQueued,
 )
-from ipexctl.common.journal_records import PartEnded, RunBegan
+from ipexctl.common.journal_records import RUN_FORMAT, PartEnded, RunBegan
 from ipexctl.common.processes import user_name
 from ipexctl.common.run_answers import JournalSummary, RunList, RunRow
 from ipexctl.remote.facts.read_other_runs import describe_own_run
@@ -60,7 +60,7 @@ class Host:
             queued_runs.keep_order(str(folder), start_order(host="node01"))
         if not lines or isinstance(lines[-1], AttemptBegins):
             kept = journal.create_journal(str(folder), "node01")
-            kept.add(RunBegan(journal.VERSION, {}, 5.0))
+            kept.add(RunBegan(RUN_FORMAT, {}, 5.0))
             kept.add(PartEnded("ended", 0))
         return run
 

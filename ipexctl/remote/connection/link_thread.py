@@ -280,18 +280,10 @@ class PeerLink:
             return False
         if end.stream.is_new(number):
             try:
-                self.deliver(end, self.read_message(body))
+                self.deliver(end, link_stream.decode_message(body))
             except Exception:  # the message counts as taken: sending it again would not help
                 print_traceback()
         return True
-
-    def read_message(self, body: bytes) -> object:
-        """Return the message; None for what is none. That counts as taken, too: else it would come
-        again and again, and its host would never be lost."""
-        try:
-            return link_stream.decode_message(body)
-        except link_stream.BadRecord:
-            return None
 
     def welcome(self, channel: "TlsChannel", number: int, token: bytes, name: str) -> None:
         """Begin to use a connection whose other end has said hello."""

@@ -18,6 +18,7 @@ from ipexctl.common.attempt_record import (
 )
 from ipexctl.common.control_questions import LookAtRanks, StopRun, SupervisorState
 from ipexctl.common.journal_records import (
+    RUN_FORMAT,
     FactNoted,
     LogBegan,
     LogEnded,
@@ -171,7 +172,7 @@ def summarize_queue(lines: "list[RecordLine]") -> "JournalSummary | None":
     begun = [line for line in lines if isinstance(line, AttemptBegins)]
     # the last attempt has the hosts that the run took
     about = dict(first.about, hosts=begun[-1].hosts, any_of=0) if begun else first.about
-    return JournalSummary(journal.VERSION, about, first.since)
+    return JournalSummary(RUN_FORMAT, about, first.since)
 
 
 def has_begun(lines: "list[RecordLine]") -> bool:

@@ -20,6 +20,7 @@ from ipexctl.common.control_questions import (
     SupervisorState,
 )
 from ipexctl.common.journal_records import (
+    RUN_FORMAT,
     FactNoted,
     InputsNoted,
     JournalRecord,
@@ -144,7 +145,7 @@ class Supervisor:
             )
         except OSError as e:
             raise cannot_write(e, self.dir) from None
-        self.note(RunBegan(journal.VERSION, self.plan.about, time.time()), sync=True)
+        self.note(RunBegan(RUN_FORMAT, self.plan.about, time.time()), sync=True)
         shared_inputs = self.plan.run.inputs if self.plan.run else {}
         self.add(InputsNoted(dict(self.plan.inputs, **shared_inputs)))
         try:

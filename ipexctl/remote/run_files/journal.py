@@ -25,7 +25,6 @@ if MYPY:
 
 DEPTH = 48  # of a record: an answer has it inside of documents of its own
 HEAD = struct.Struct(">II")
-VERSION = 1  # of the records, and of what a supervisor is asked (control.py)
 ROOM = 256 * 1024
 MOST_BYTES = 16 << 20  # bytes; later records are lost
 LONGEST = 1 << 20  # bytes of one record

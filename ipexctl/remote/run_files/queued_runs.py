@@ -24,7 +24,8 @@ def order_path(folder: str, host: str) -> str:
 
 def is_queued(folder: str) -> bool:
     """Return whether the run waits on a host that has this folder, also without a keeper."""
-    return any(name.startswith(NAME) for name in names_in(folder))
+    names = [name for name in names_in(folder) if not files.is_unfinished(name)]
+    return any(name.startswith(NAME) for name in names)
 
 
 def list_queued_runs(root: str) -> "list[str]":

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from ipexctl.base.values import plain
 from ipexctl.common.attempt_record import FurtherAttempt, QueuedRun
+from ipexctl.common.journal_records import RUN_FORMAT
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.host_reports import About, RunOnHost
 from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_state import (
-    FORMAT,
     Phase,
     RunState,
     decide_run_state,
@@ -242,7 +242,7 @@ def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
 def _was_there(report: RunOnHost) -> bool:
     journal, row = report.journal, report.row
     recorded = journal.begun or journal.started > 0 or report.result is not None or row.waited
-    return recorded or row.alive or row.unreadable or journal.format not in (None, FORMAT)
+    return recorded or row.alive or row.unreadable or journal.format not in (None, RUN_FORMAT)
 
 
 def _merge_run(reports: tuple[RunOnHost, ...], *, is_last: bool) -> ListedRun:

@@ -10,6 +10,7 @@ from enum import Enum
 
 from ipexctl.base.sizes import fold_numbers
 from ipexctl.common.attempt_record import FurtherAttempt
+from ipexctl.common.journal_records import RUN_FORMAT
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
@@ -18,7 +19,6 @@ from ipexctl.run.outcome.host_reports import About, RunOnHost
 from ipexctl.run.outcome.run_result import EXIT_LOST
 from ipexctl.run.outcome.verdict import Verdict
 
-FORMAT = 1  # format of journals that this version writes and understands
 AT_ONE_TIME = 3.0  # seconds between records of one event on several hosts
 
 
@@ -296,7 +296,7 @@ def _unknown_ending(reports: Sequence[RunOnHost], about: About) -> str:
         return f"its ranks were on {fold(about.hosts)}, which did not say how they ended"
     reports = with_ranks or reports
     formats = {report.journal.format for report in reports}
-    if formats - {None, FORMAT} or any(report.row.unreadable for report in reports):
+    if formats - {None, RUN_FORMAT} or any(report.row.unreadable for report in reports):
         return "its record does not say how it ended"
     report = next((candidate for candidate in reports if candidate.journal.over), None)
     silent = f"{reports[0].host} was switched off, or all processes of the run were killed there"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ipexctl import __version__
+from ipexctl.common.journal_records import RUN_FORMAT
 from ipexctl.errors import InputError
 from ipexctl.run.outcome.listed_runs import ListedRun
-from ipexctl.run.outcome.run_state import FORMAT
 
-_HERE = f"this is ipexctl {__version__} (run format {FORMAT})"
+_HERE = f"this is ipexctl {__version__} (run format {RUN_FORMAT})"
 
 
 def find_other_version(run: ListedRun) -> str:
@@ -15,7 +15,8 @@ def find_other_version(run: ListedRun) -> str:
     if run.unreadable:
         return "another version of ipexctl, or its record is damaged"
     formats = {report.journal.format for report in run.seen if not report.row.unreadable}
-    ours = {FORMAT, None} if FORMAT in formats else {FORMAT}  # on a full disk a journal is empty
+    # on a full disk a journal is empty
+    ours = {RUN_FORMAT, None} if RUN_FORMAT in formats else {RUN_FORMAT}
     if not (others := formats - ours):
         return ""
     other = next(iter(others))
