@@ -13,8 +13,9 @@ import pytest
 import ipexctl
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.cli.options import make_target
+from ipexctl.common.env_answers import ProjectEnv
 from ipexctl.errors import Unreachable
-from ipexctl.facts.env_choice import EnvChoice, ProjectEnv
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Hello
 from ipexctl.machines.openssh import login_command

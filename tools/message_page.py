@@ -16,6 +16,7 @@ from ipexctl.common import (
     checkpoint_reports,
     control_questions,
     copy_messages,
+    env_answers,
     hub_orders,
     keeper_messages,
     port_answers,
@@ -49,6 +50,7 @@ SECTIONS = (
     ("What a host answers about files and commands", result_answers, "To `fetch` and `env exec`."),
     ("What a host says about blobs", blob_answers, "While files are sent to it."),
     ("Where a host listens", port_answers, "For the other hosts of a command."),
+    ("What a host answers about an environment", env_answers, "To `run`, `shell` and `env exec`."),
     ("Copies of checkpoints", copy_messages, "With `--checkpoints`: what is said and ordered."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )

@@ -133,15 +133,21 @@ def _read_exit_code(value: Any) -> int | None:
     return value if message.is_exit_code(value) else None
 
 
-Line = Annotated[str, _read_line]  # text to show, without control characters and ends of lines
-Signed = Annotated[int, _read_signed]  # a number that may be negative
-Port = Annotated[int, _read_port]
-ExitCode = Annotated[int, _read_exit_code]
+def _read_env_key(value: Any) -> str | None:
+    return value if message.is_env_key(value) else None
 
 
 def read_absolute_path(value: Any) -> str | None:
     """Read an absolute path."""
     return value if _is_line(value) and value.startswith("/") else None
+
+
+Line = Annotated[str, _read_line]  # text to show, without control characters and ends of lines
+Signed = Annotated[int, _read_signed]  # a number that may be negative
+Port = Annotated[int, _read_port]
+ExitCode = Annotated[int, _read_exit_code]
+AbsolutePath = Annotated[str, read_absolute_path]
+EnvKey = Annotated[str, _read_env_key]
 
 
 class Odd(Exception):
@@ -319,6 +325,7 @@ def _unknown_value(type_: Any) -> Any:
     if is_dataclass(type_) or _is_message(type_):
         return _record(type_, {}, False)
     kind = get_origin(type_) or type_
+    kind = get_args(type_)[0] if kind is Annotated else kind
     return kind() if kind in (str, bool, tuple, frozenset) else None
 
 
@@ -388,7 +395,7 @@ _LOOSE_TEXT = _refuse_values(_read_line)  # control characters are removed
 # names of common/message.py, which cannot say it there
 _MEANT = {
     "Line": Line, "AnyText": AnyText, "Signed": Signed, "Port": Port, "ExitCode": ExitCode,
-    "Any": Any,
+    "AbsolutePath": AbsolutePath, "EnvKey": EnvKey, "Any": Any,
 }  # fmt: skip
 # get_type_hints is slow: it compiles each of these
 _NAMED: dict[Any, Any] = {

@@ -32,6 +32,8 @@ AnyText = str  # may contain any characters
 Signed = int  # it may be below 0; others are sizes, counts, times
 Port = int  # of TCP
 ExitCode = int  # as a shell has it: up to 255
+AbsolutePath = str
+EnvKey = str  # names an environment: 16 hexadecimal digits
 
 kinds = {}  # type: dict[str, type[Message]]  # all declared messages by name
 
@@ -167,6 +169,15 @@ def is_time(value: object) -> bool:
     return (type(value) is float or type(value) is int) and 0 <= value < HUGE
 
 
+def is_absolute_path(value: object) -> bool:
+    return type(value) is str and value.startswith("/")
+
+
+def is_env_key(value: object) -> bool:
+    return type(value) is str and len(value) == 16 and HEX_DIGITS.issuperset(value)
+
+
+HEX_DIGITS = frozenset("0123456789abcdef")
 DIGITS = frozenset("0123456789")
 
 
@@ -178,7 +189,8 @@ def is_number_key(name: str) -> bool:
 
 PLAIN = {  # type: dict[str, Callable[[Any], bool]]  # whether a value of JSON is meant
     "str": is_text, "Line": is_text, "AnyText": is_text, "int": is_size, "Signed": is_whole,
-    "Port": is_port, "ExitCode": is_exit_code, "float": is_time,
+    "Port": is_port, "ExitCode": is_exit_code, "float": is_time, "AbsolutePath": is_absolute_path,
+    "EnvKey": is_env_key,
     "bool": lambda value: type(value) is bool, "None": lambda value: value is None,
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.base.values import by, matching_text, plain
+from ipexctl.common.env_answers import EnvUser, ProjectEnv
 from ipexctl.quick_dataclass import dataclass
 
 KEY_FORM = re.compile(r"[0-9a-f]{16}")
@@ -15,28 +16,8 @@ KEY_OR_NONE = by(matching_text(re.compile(r"([0-9a-f]{16})?")))
 TEXT = by(plain)
 
 
-@dataclass(frozen=True)
-class ProjectEnv:
-    """A project. `id` distinguishes projects of one name; `by`: its user and machine."""
-
-    id: str = field(metadata=TEXT)
-    name: str = field(metadata=TEXT)
-    by: str = field(metadata=TEXT)
-
-    def document(self) -> dict[str, str]:
-        return {"id": self.id, "name": self.name, "by": self.by}
-
-
-@dataclass(frozen=True)
-class EnvUser:
-    """A project that asked for an environment. Times are the host's, in UTC."""
-
-    project: ProjectEnv
-    asked: str
-    used: str
-
-    def __str__(self) -> str:
-        return f"{self.project.name} ({self.project.by}), last used {self.used[:10]}"
+def describe_user(user: EnvUser) -> str:
+    return f"{user.project.name} ({user.project.by}), last used {user.used[:10]}"
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from functools import partial
 from time import monotonic, sleep
 
 from ipexctl.base.host_answer import Answer
+from ipexctl.common.env_answers import ProjectEnv
 from ipexctl.errors import HostFailed
-from ipexctl.facts.env_choice import ProjectEnv
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from ipexctl.base.host_answer import Answer, AnyText
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostResult, HostState
 from ipexctl.base.values import texts_of
 from ipexctl.blobs.blob_relay import Carrier, Moved
 from ipexctl.blobs.blob_store import Room, default_store, need_room
+from ipexctl.common.env_answers import EnvFound, HostMpiAnswer, ProjectEnv
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.facts.env_choice import ProjectEnv
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
@@ -150,11 +150,11 @@ class EnvOnHost:
 
     def own_mpi(self, **values: object) -> Mpi:
         """Return the host's mpirun."""
-        answer = self._call("run.run_environment.find_mpirun", values)
-        host_mpi = answer.optional("system", mpi.HostMpi)
-        if host_mpi is None or host_mpi.recognised_mpi is None:
-            raise mpi.no_mpirun(self.host, host_mpi)
-        return host_mpi.recognised_mpi
+        found = self._call("run.run_environment.find_mpirun", values).read(HostMpiAnswer).system
+        recognised = mpi.recognise_mpi(found)
+        if recognised is None:
+            raise mpi.no_mpirun(self.host, found)
+        return recognised
 
     def make_current(self) -> bool:
         """Make the environment current. Returns False if it already was."""
@@ -257,6 +257,5 @@ class _InstallOnHost(EnvOnHost):
         if not self._stack.row.oneccl:
             return False, pairs
         request = {"root": self._ours["root"], "environment": self.key, "run_id": "proof"}
-        answer = self._call("run.run_environment.find", request)
-        setvars = answer.value("setvars", dict[str, AnyText])
+        setvars = self._call("run.run_environment.find", request).read(EnvFound).setvars
         return bool(setvars), mpi.with_setvars(pairs, setvars)

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.common.env_answers import ProjectEnv
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.facts.env_choice import EnvChoice, ProjectEnv
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.local import bounded_read
 from ipexctl.local.import_roots import marked_project
 from ipexctl.local.memory import Memory

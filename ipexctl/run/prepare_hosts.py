@@ -57,10 +57,11 @@ def prepare_host(
     facts = read_facts_reply(agent, AHEAD, agent.hello.sent, root)[0]
     with hint_install(fleet.target, script.env, fleet.root):
         done = agent.wait(AHEAD + 1).done
-    prepared = launch_plan.read_prepared(done, script.env)
-    if done["mpi"] == mpi.SYSTEM and not prepared.mpi:
-        raise mpi.no_mpirun(host.name, done.optional("system", mpi.HostMpi))
-    if prepared.mpi and not done["mpirun"] and not done["mpi"]:
+    found = launch_plan.read_env_found(done, script.env)
+    prepared = launch_plan.prepared_with(found, script.env)
+    if found.mpi == mpi.SYSTEM and not prepared.mpi:
+        raise mpi.no_mpirun(host.name, found.system)
+    if prepared.mpi and not found.mpirun and not found.mpi:
         raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
     if options.data:
         from ipexctl.data import data

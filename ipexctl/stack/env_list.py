@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ipexctl.base.values import by, texts_of
-from ipexctl.facts.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, EnvUser
+from ipexctl.common.env_answers import EnvUser
+from ipexctl.facts.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, describe_user
 from ipexctl.facts.package_changes import PackageChange
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.stack.selection import IPEX
@@ -117,7 +118,7 @@ def still_named_envs(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
             reasons[env.key] = why
         elif users:
             rest = f" and {len(users) - 1} more" if len(users) > 1 else ""
-            reasons[env.key] = f"requested by {users[0]}{rest}"
+            reasons[env.key] = f"requested by {describe_user(users[0])}{rest}"
     return reasons
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 
-from ipexctl.base.host_answer import AnyText, read_absolute_path
-from ipexctl.base.values import by
+from ipexctl.common.env_answers import HostMpi
 from ipexctl.errors import HostFailed
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.quick_dataclass import dataclass
@@ -165,17 +163,12 @@ def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
     return None
 
 
-@dataclass(frozen=True)
-class HostMpi:
-    """The host's own MPI, as remote/run/run_environment.py reports it. `says`: its --version."""
-
-    bin: str = field(metadata=by(read_absolute_path))
-    says: AnyText
-
-    @property
-    def recognised_mpi(self) -> Mpi | None:
-        matches = ((name, re.search(pattern, self.says)) for name, pattern in _SAYS)
-        return next((Mpi(name, match[1], self.bin) for name, match in matches if match), None)
+def recognise_mpi(found: HostMpi | None) -> Mpi | None:
+    """Return which MPI the host's own mpirun belongs to; None if it is none of ours."""
+    if found is None:
+        return None
+    matches = ((name, re.search(pattern, found.says)) for name, pattern in _SAYS)
+    return next((Mpi(name, match[1], found.bin) for name, match in matches if match), None)
 
 
 _SAYS = (

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
+from ipexctl.common.env_answers import ProjectEnv
 from ipexctl.doctor.report.report import Report
 from ipexctl.env.env import EnvListing, list_envs
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
-from ipexctl.facts.env_choice import EnvChoice, ProjectEnv
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.last_outcome import last_states
 from ipexctl.machines import fleet as fleet_module

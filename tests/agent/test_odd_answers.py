@@ -197,7 +197,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "prefix": "/p", "path": "/bin", "port": 1, "packages": {"impi-rt": "2021.1"},
         "system": {"bin": "/b", "says": "mpirun (Open MPI) 4.1"}, "setvars": {"A": "b"},
         "preload": ["/p/x"], "modules": None, "allocators": [], "borrowed": False,
-        "accelerators": ["/dev/dri/renderD128"], "keeper_port": 0, "mpi": "",
+        "accelerators": ["/dev/dri/renderD128"], "keeper_port": 0, "mpi": "", "mpirun": False,
         "environment": {"key": KEY, "built": "",
                         "users": [[{"id": "1", "name": "n", "by": "b"}, "", ""]]},
     },

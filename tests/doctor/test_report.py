@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.common.env_answers import EnvUser, ProjectEnv
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Fix, Severity, command, do
@@ -16,7 +17,7 @@ from ipexctl.doctor.report.report import Report
 from ipexctl.doctor_command.report_formats import markdown
 from ipexctl.doctor_command.report_text import show_doctor_report
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
-from ipexctl.facts.env_choice import EnvChoice, EnvUsed, EnvUser, ProjectEnv
+from ipexctl.facts.env_choice import EnvChoice, EnvUsed
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.interfaces_facts import Nic
 from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_outcome import HostState
+from ipexctl.common.env_answers import ProjectEnv
 from ipexctl.errors import HostFailed
-from ipexctl.facts.env_choice import ProjectEnv
 from ipexctl.install.host_steps import EnvOnHost, dry_run_recaps
 from ipexctl.install.install import install, plan_for
 from ipexctl.install.install_options import InstallOptions

@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.common import (
     attempt_record,
     blob_answers,
     checkpoint_reports,
     control_questions,
     copy_messages,
+    env_answers,
     exchange_report,
     hub_orders,
     journal_records,
@@ -35,6 +37,7 @@ from ipexctl.common import (
     watch_orders,
 )
 from ipexctl.common.message import PLAIN, Message, Variant, kinds, reader_of, split_outside_brackets
+from ipexctl.errors import HostFailed
 from ipexctl.remote.checkpoints.copy_worker import Worker
 from ipexctl.remote.checkpoints.publication import Publication
 from ipexctl.remote.hub.judge import Judge
@@ -48,7 +51,7 @@ MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
     supervisor_messages, run_answers, result_answers,
-    control_questions, blob_answers, port_answers,
+    control_questions, blob_answers, port_answers, env_answers,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]
@@ -142,6 +145,7 @@ def sample(type_: str) -> Any:
     if kind == "dict":
         return {"2" if inner_types[0] == "int" else "a": sample(inner_types[1])}
     of_type: dict[str, object] = {"int": 3, "Signed": -3, "float": 1.5, "bool": True}
+    of_type |= {"Port": 3, "ExitCode": 3, "AbsolutePath": "/x", "EnvKey": "0123456789abcdef"}
     return of_type.get(kind, "x")
 
 
@@ -337,6 +341,8 @@ def test_every_table_of_handlers_is_known_here() -> None:
         ("float | None", None, -0.5),
         ("Signed", -9, 1 << 63),
         ("Port", 65535, 65536),
+        ("AbsolutePath", "/x", "x"),
+        ("EnvKey", "0123456789abcdef", "0123456789abcdeF"),
         ("Look", {"number": 1, "kind": "Look"}, {"number": 1}),
         ("Look | None", None, {"number": "1", "kind": "Look"}),
     ],
@@ -356,6 +362,19 @@ def test_every_annotation_can_be_checked(kind: type[Message]) -> None:
                 reader_of(type_)(NotImplemented)
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_wrong_type_in_what_a_host_says_is_an_error_with_host_and_field(
+    kind: type[Message],
+) -> None:
+    said = json.loads(json.dumps(made(kind).document()))
+    assert json.loads(json.dumps(Answer("node01", said).read(kind).document())) == said
+    for name, type_ in kind._types.items():
+        if re.search(r"\bAny\b", type_):
+            continue
+        with pytest.raises(HostFailed, match=f"^node01: the agent sent an invalid.*'{name}'"):
+            Answer("node01", {**said, name: NotImplemented}).read(kind)
+
+
 @pytest.mark.parametrize("path", sorted(COMMON.glob("*.py")), ids=lambda p: p.stem)
 def test_kinds_of_text_and_numbers_are_quoted(path: Path) -> None:
     """`code: Signed` is `code: int` when the class is made: only the quoted name says more."""
@@ -364,6 +383,6 @@ def test_kinds_of_text_and_numbers_are_quoted(path: Path) -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.AnnAssign)
         and isinstance(node.annotation, ast.Name)
-        and node.annotation.id in {"Signed", "Line", "AnyText", "Port", "ExitCode"}
+        and node.annotation.id in PLAIN.keys() - {"str", "int", "float", "bool", "None"}
     ]
     assert bare == []

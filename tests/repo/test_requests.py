@@ -16,8 +16,7 @@ OURS = {"root", "key"}  # by EnvOnHost.call
 
 # their operations answer with a message of common/, or nothing
 ANSWERING = (
-    "run.run_list", "run.run_records", "run.run_logs", "run.run_watch", "run.notifier",
-    "run.stand_by", "run_files", "restart", "checkpoints", "blobs", "connection",
+    "run.", "run_files", "restart", "checkpoints", "blobs", "connection", "install.env_users",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ipexctl.common.env_answers import HostMpi
 from ipexctl.errors import RunFailed
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
@@ -224,7 +225,7 @@ def test_nothing_but_the_daemon_of_this_runs_mpi_is_started(found, argv, words):
     ],
 )
 def test_a_hosts_own_mpi_is_known_by_what_it_says(said, row):
-    assert mpi.row_of(mpi.HostMpi("/usr/bin", said).recognised_mpi) == row
+    assert mpi.row_of(mpi.recognise_mpi(HostMpi("/usr/bin", said))) == row
 
 
 @pytest.mark.parametrize(

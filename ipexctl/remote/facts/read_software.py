@@ -68,10 +68,15 @@ def describe_run_environment(root: str, link: str) -> "dict[str, Any] | None":
 
 
 def read_env_summary(root: str, prefix: str) -> "dict[str, object] | None":
+    """Return {key, built, users}; None for an environment that ipexctl did not build."""
     # imported late, as below
-    from ipexctl.remote.install import env_users
+    from ipexctl.remote.install import env_marks, env_users
 
-    return env_users.summarize_environment(root, prefix)
+    key = env_marks.key_of(root, prefix)
+    if not key:
+        return None
+    users = env_users.list_projects(root, key)
+    return {"key": key, "built": env_users.built_on(prefix), "users": users}
 
 
 def changed_by_hand(prefix: str) -> "list[list[object]]":

@@ -17,8 +17,6 @@ from ipexctl.remote.install import env_marks
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
     Project = dict[str, str]  # id, name, by
@@ -28,12 +26,11 @@ TEXT = ("name", "by")
 MOST_PROJECTS = 64  # projects in an answer
 
 
-def op_ask(call: "Call", root: str, key: str, project: "Project") -> "dict[str, Any]":
-    """{root, key, project: {id, name, by}} -> {}: the project requests this environment."""
+def op_ask(call: "Call", root: str, key: str, project: "Project") -> None:
+    """Record that the project requests this environment."""
     root = root_folder.prepare_root(root)
     env_marks.env_folder(root, key)
     note_project(root, key, project)
-    return {}
 
 
 def note_project(root: str, key: str, project: "Project | None") -> None:
@@ -65,8 +62,8 @@ def forget_projects(root: str, key: str) -> None:
     shutil.rmtree(folder_of(root, key), ignore_errors=True)
 
 
-def list_projects(root: str, key: str) -> "list[list[Any]]":
-    """Return [[{id, name, by}, asked, used], ...]; the most recent user comes first."""
+def list_projects(root: str, key: str) -> "list[tuple[Project, str, str]]":
+    """Return (project, asked, used); the most recent user comes first."""
     rows = []
     for name in sorted(filter(ID.match, names_in(folder_of(root, key)))):
         path = path_of(root, key, name)
@@ -75,16 +72,10 @@ def list_projects(root: str, key: str) -> "list[list[Any]]":
             used = os.stat(path).st_mtime
             asked = float((mark or {}).get("asked", used))
             project = dict({word: str((mark or {}).get(word, "")) for word in TEXT}, id=name)
-            rows.append((used, [project, format_utc_date(asked), format_utc_date(used)]))
+            rows.append((used, (project, format_utc_date(asked), format_utc_date(used))))
         except (OSError, TypeError, ValueError, OverflowError):
             continue
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])][:MOST_PROJECTS]
-
-
-def summarize_environment(root: str, env: str) -> "dict[str, object] | None":
-    """Return {key, built, users}; None for an environment that ipexctl did not build."""
-    key = env_marks.key_of(root, env)
-    return {"key": key, "built": built_on(env), "users": list_projects(root, key)} if key else None
 
 
 def built_on(env: str) -> str:

@@ -7,6 +7,14 @@ import shutil
 import socket
 import zlib
 
+from ipexctl.common.env_answers import (
+    BuiltEnvFound,
+    EnvFound,
+    EnvUser,
+    HostMpi,
+    HostMpiAnswer,
+    ProjectEnv,
+)
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.failure import Failure
@@ -15,11 +23,9 @@ from ipexctl.remote.install import env_marks, env_users, setvars_script
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Iterable, Sequence
-    from typing import Any
 
+    from ipexctl.remote.install.env_users import Project
     from ipexctl.remote.main import Call
-
-    Project = dict[str, str]  # id, name, by
 
 # where a host's own MPI may be, if it is not in PATH
 MPIS = (
@@ -45,8 +51,8 @@ def op_find(
     pythons: "Iterable[str]" = (),
     ports: "list[int] | None" = None,
     keeper: bool = False,
-) -> "dict[str, Any]":
-    """Return what this host would run with: the environment's prefix and versions, a free port.
+) -> EnvFound:
+    """Find what this host would run with: an environment, and free ports.
 
     `environment`: its key, "" for the current one. `project`: to be recorded as its user.
     `lock`: the path of the lock with that key, for messages.
@@ -65,23 +71,24 @@ def op_find(
             "ipexctl install",
             slug="not-installed",
         )
-    return {
-        "prefix": prefix,
-        "borrowed": not installed,
-        "environment": in_use(root, prefix, project) if installed else None,
-        "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
-        "packages": list_installed_packages(prefix),
-        "modules": list_importable_modules(prefix) if installed else None,
-        "port": free_port(run_id, ports),
-        "keeper_port": free_port(run_id + " keeper", ports) if keeper else 0,
-        "preload": find_preload_libraries(prefix),
-        "allocators": find_allocators(),
-        "accelerators": find_accelerators(),
-        "path": os.environ.get("PATH", os.defpath),
-        "setvars": setvars_script.read_variables(call, prefix),
-        "mpi": env_marks.proved_with(prefix) or "",
-        "system": system_mpi(call, prefix) if env_marks.proved_with(prefix) == "system" else None,
-    }
+    proved_with = env_marks.proved_with(prefix) or ""
+    return EnvFound(
+        prefix=prefix,
+        borrowed=not installed,
+        environment=describe_built(root, prefix, project) if installed else None,
+        mpirun=os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
+        packages=list_installed_packages(prefix),
+        modules=list_importable_modules(prefix) if installed else None,
+        port=free_port(run_id, ports),
+        keeper_port=free_port(run_id + " keeper", ports) if keeper else 0,
+        preload=find_preload_libraries(prefix),
+        allocators=find_allocators(),
+        accelerators=find_accelerators(),
+        path=os.environ.get("PATH", os.defpath),
+        setvars=setvars_script.read_variables(call, prefix),
+        mpi=proved_with,
+        system=find_host_mpi(call, prefix) if proved_with == "system" else None,
+    )
 
 
 def no_such_environment(root: str, key: str, lock: str) -> "Failure":
@@ -94,11 +101,18 @@ def no_such_environment(root: str, key: str, lock: str) -> "Failure":
     )
 
 
-def in_use(root: str, prefix: str, project: "Project | None") -> "dict[str, object] | None":
+def describe_built(root: str, prefix: str, project: "Project | None") -> "BuiltEnvFound | None":
+    """Describe the environment, and note that the project runs in it; None if ipexctl did not build
+    it."""
     key = env_marks.key_of(root, prefix)
-    if key and project:
-        env_users.note_project_run(root, key, project)
-    return env_users.summarize_environment(root, prefix)
+    if not key:
+        return None
+    env_users.note_project_run(root, key, project)
+    users = [
+        EnvUser(ProjectEnv(**user), asked, used)
+        for user, asked, used in env_users.list_projects(root, key)
+    ]
+    return BuiltEnvFound(key, env_users.built_on(prefix), users)
 
 
 def prefix_with_torch(call: "Call", pythons: "Iterable[str]") -> str:
@@ -115,16 +129,16 @@ def prefix_with_torch(call: "Call", pythons: "Iterable[str]") -> str:
     return ""
 
 
-def op_find_mpirun(call: "Call", prefix: str = "") -> "dict[str, Any]":
-    """{prefix} -> {system: {bin, says} or None}: this host's own mpirun, and its --version.
+def op_find_mpirun(call: "Call", prefix: str = "") -> HostMpiAnswer:
+    """Find this host's own mpirun.
 
     An mpirun in the environment at `prefix` comes first, such as one that conda installed.
     """
-    return {"system": system_mpi(call, prefix)}
+    return HostMpiAnswer(find_host_mpi(call, prefix))
 
 
-def system_mpi(call: "Call", prefix: str) -> "dict[str, str] | None":
-    """Return {bin, says} of the first mpirun in PATH or a usual folder; None if there is none."""
+def find_host_mpi(call: "Call", prefix: str) -> "HostMpi | None":
+    """Return the first mpirun in PATH or a usual folder; None if there is none."""
     path = os.environ.get("PATH", os.defpath)
     path = os.path.join(prefix, "bin") + os.pathsep + path if prefix else path
     mpirun = shutil.which("mpirun", path=os.pathsep.join([path] + list(MPIS)))
@@ -136,7 +150,7 @@ def system_mpi(call: "Call", prefix: str) -> "dict[str, str] | None":
         version_text = child_processes.run_program(call, [mpirun, "--version"], variables, TIMEOUT)
     except Failure as e:
         version_text = "%s\n%s" % (e.what, e.why)
-    return {"bin": os.path.dirname(os.path.abspath(mpirun)), "says": version_text[:2000]}
+    return HostMpi(os.path.dirname(os.path.abspath(mpirun)), version_text[:2000])
 
 
 def list_installed_packages(prefix: str) -> "dict[str, str]":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ipexctl.base.host_answer import Answer, AnyText
+from ipexctl.base.host_answer import Answer
+from ipexctl.common.env_answers import EnvFound
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts import usable_cores
 from ipexctl.facts.cpu_facts import CpuFacts
@@ -23,7 +24,6 @@ from ipexctl.run.plan.placement import (
 )
 from ipexctl.run.plan.tuning_variables import Site
 from ipexctl.stack import mpi
-from ipexctl.stack.mpi import HostMpi
 
 
 def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: str) -> LaunchPlan:
@@ -68,32 +68,40 @@ def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: 
     )
 
 
-def read_prepared(answer: Answer, choice: EnvChoice | None = None) -> Prepared:
-    """Read the environment that a host reports for a run. Raise HostFailed."""
-    prefix, packages = answer.path("prefix"), answer.value("packages", dict[str, str])
-    system = answer.optional("system", HostMpi)
-    starter = mpi.in_packages(packages, prefix) or (system.recognised_mpi if system else None)
-    variables = answer.value("setvars", dict[str, AnyText])
-    preload = answer.value("preload", tuple[str, ...])
-    modules = answer.optional("modules", tuple[str, ...])
-    used = answer.optional("environment", EnvUsed)
-    if choice and choice.key and (not used or used.key != choice.key):
+def read_env_found(answer: Answer, choice: EnvChoice | None = None) -> EnvFound:
+    """Read what a host would run with. Raise HostFailed if it is not as declared, or not the
+    environment that was chosen."""
+    found = answer.read(EnvFound)
+    if found.port == 0:
+        raise answer.invalid_reply("'port' is 0")
+    if choice and choice.key and (not found.environment or found.environment.key != choice.key):
         raise answer.invalid_reply("an environment other than the requested one")
+    return found
+
+
+def prepared_with(found: EnvFound, choice: EnvChoice | None = None) -> Prepared:
+    """Return what the plan of a run needs of a host's environment."""
+    prefix, built = found.prefix, found.environment
+    starter = mpi.in_packages(found.packages, prefix) or mpi.recognise_mpi(found.system)
     return Prepared(
         prefix,
-        tuple(packages.items()),
-        mpi.with_setvars(mpi.env_vars(prefix, starter), variables),
-        answer.value("path", AnyText),
-        answer.integer("port", 65535, 1),
+        tuple(found.packages.items()),
+        mpi.with_setvars(mpi.env_vars(prefix, starter), found.setvars),
+        found.path,
+        found.port,
         mpi=starter,
-        preload=tuple(path for path in preload if path.startswith(f"{prefix}/")),
-        allocators=answer.value("allocators", tuple[str, ...]),
-        borrowed=answer.flag("borrowed"),
-        accelerators=answer.value("accelerators", tuple[str, ...]),
-        modules=None if modules is None else frozenset(modules),
-        environment=replace(used, choice=choice) if used else None,
-        keeper_port=answer.integer("keeper_port", 65535),
+        preload=tuple(path for path in found.preload if path.startswith(f"{prefix}/")),
+        allocators=tuple(found.allocators),
+        borrowed=found.borrowed,
+        accelerators=tuple(found.accelerators),
+        modules=None if found.modules is None else frozenset(found.modules),
+        environment=EnvUsed(built.key, built.built, tuple(built.users), choice) if built else None,
+        keeper_port=found.keeper_port,
     )
+
+
+def read_prepared(answer: Answer, choice: EnvChoice | None = None) -> Prepared:
+    return prepared_with(read_env_found(answer, choice), choice)
 
 
 def _refuse_planned_secrets(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
