@@ -7,6 +7,7 @@ import zlib
 from typing import Any
 
 from ipexctl.common.attempt_record import KeeperAnswer
+from ipexctl.common.install_answers import EnvState
 from ipexctl.common.journal_records import FactNoted, JournalRecord, WrittenRecord
 from ipexctl.common.restart_plan import RestartCommon
 from ipexctl.common.run_answers import AttemptSummary, JournalSummary, RunRow
@@ -142,3 +143,10 @@ def run_row(
     """What a host answers about a run."""
     parts = (journal or JournalSummary(), record or AttemptSummary(), keeper or KeeperAnswer())
     return RunRow(run, host, alive, *parts, **more)
+
+
+def env_state(root: str = "/r", current: str = "", **others: Any) -> EnvState:
+    """A host that has nothing of the environment."""
+    none: Any = {"built": False, "mark": "", "proved": False, "changed": [], "packages": []}
+    none |= {"asked": False, "before": "", "own": False, "before_packages": []}
+    return EnvState(root=root, current=current, **{**none, **others})

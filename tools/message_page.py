@@ -18,6 +18,7 @@ from ipexctl.common import (
     copy_messages,
     env_answers,
     hub_orders,
+    install_answers,
     keeper_messages,
     port_answers,
     restart_plan,
@@ -51,6 +52,7 @@ SECTIONS = (
     ("What a host says about blobs", blob_answers, "While files are sent to it."),
     ("Where a host listens", port_answers, "For the other hosts of a command."),
     ("What a host answers about an environment", env_answers, "To `run`, `shell` and `env exec`."),
+    ("What a host answers during an install", install_answers, "And to `env diff`."),
     ("Copies of checkpoints", copy_messages, "With `--checkpoints`: what is said and ordered."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )

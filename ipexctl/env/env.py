@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import HostResult, PerHost
+from ipexctl.common.install_answers import EnvDrift
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.install.rollback import read_host_envs
@@ -97,7 +98,7 @@ def compare_environments(target: Target, root: str = ROOT, *, full: bool = False
             fleet.connect(host)
             request = {"full": full, "environment": key}
             answer = fleet.call(host, "install.env_drift.compare", total=LONG, **request)
-            return answer.read(Drift, host=host.name)
+            return Drift(host.name, answer.read(EnvDrift))
 
         drifts = tuple(fleet.map_hosts(one).values())
         return Compared(drifts, fleet.recaps(), _repair_command(target, root, drifts))
@@ -112,7 +113,7 @@ def _repair_command(target: Target, root: str, drifts: Sequence[Drift]) -> str:
         return ""
     if same and by_hand and len(drifts) > len(by_hand):
         target = replace(target, limit=(fold(by_hand),))
-    rebuild = any(drift.files and not drift.changed for drift in drifts)
+    rebuild = any(drift.found.files and not drift.found.changed for drift in drifts)
     return suggest_command(target, "install", root) + " --rebuild" * rebuild
 
 

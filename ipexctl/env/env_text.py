@@ -122,7 +122,7 @@ def show_kept(listing: EnvListing) -> None:
 def compared_text(compared: Compared) -> str:
     drifts = compared.drifts
     key = most_common_env(drifts)
-    packages = next((dict(d.packages) for d in drifts if d.current == key), {})
+    packages = next((dict(d.found.packages) for d in drifts if d.current == key), {})
     differ = len({d.current for d in drifts}) > 1
     return hosts_with_lines(
         (d.host, [*_drift_lines(d), *(_other_lines(d, key, packages) if differ else ())])
@@ -131,12 +131,13 @@ def compared_text(compared: Compared) -> str:
 
 
 def _drift_lines(drift: Drift) -> list[str]:
+    found = drift.found
     if not drift.current:
-        return [f"no environment in {drift.root}"]
-    lines = [f"  {c}" for c in drift.changed] + [f"  {path} {state}" for path, state in drift.files]
-    lines += [f"  {drift.more} more files"] if drift.more else []
-    n = len(drift.packages)
-    how = "changed by hand" if drift.by_hand else f"as built: {n} packages, {drift.looked} files"
+        return [f"no environment in {found.root}"]
+    lines = [f"  {c}" for c in drift.changed] + [f"  {path} {state}" for path, state in found.files]
+    lines += [f"  {found.more} more files"] if found.more else []
+    n = len(found.packages)
+    how = "changed by hand" if drift.by_hand else f"as built: {n} packages, {found.looked} files"
     return [f"{drift.current}  {how}", *lines]
 
 
@@ -144,7 +145,10 @@ def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
     """Return what distinguishes its environment from the one that most hosts have."""
     if d.current == key or not d.current:
         return []
-    return [f"  than {key}:", *(f"    {c}" for c in compare_packages(packages, dict(d.packages)))]
+    return [
+        f"  than {key}:",
+        *(f"    {c}" for c in compare_packages(packages, dict(d.found.packages))),
+    ]
 
 
 def compared_document(compared: Compared) -> dict[str, Any]:
@@ -157,16 +161,17 @@ def compared_document(compared: Compared) -> dict[str, Any]:
 
 
 def _drift_document(drift: Drift) -> dict[str, Any]:
+    found = drift.found
     return {
         "host": drift.host,
-        "root": drift.root,
+        "root": found.root,
         "current": drift.current or None,
-        "packages": dict(drift.packages),
+        "packages": dict(found.packages),
         "changed": [{"package": c.package, "was": c.was, "now": c.now} for c in drift.changed],
-        "files": [{"path": path, "what": state} for path, state in drift.files],
-        "more_files": drift.more,
-        "files_looked_at": drift.looked,
-        "files_read": drift.read,
+        "files": [{"path": path, "what": state} for path, state in found.files],
+        "more_files": found.more,
+        "files_looked_at": found.looked,
+        "files_read": found.hashed,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ipexctl.quick_dataclass import dataclass
 
@@ -26,6 +26,11 @@ class PackageChange:
         if self.was == self.now:
             return f"{self.package} {self.now}: its files are {'gone' if self.gone else 'replaced'}"
         return f"{self.package} {self.was} -> {self.now}"
+
+
+def read_changes(rows: Iterable[tuple[str, str, str, bool]]) -> tuple[PackageChange, ...]:
+    """Return what a host reports as changed."""
+    return tuple([PackageChange(*row) for row in rows])
 
 
 def describe_changes(changes: Sequence[PackageChange]) -> str:

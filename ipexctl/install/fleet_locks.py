@@ -15,6 +15,7 @@ from time import monotonic, sleep
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.common.env_answers import ProjectEnv
+from ipexctl.common.install_answers import LockAwaited, LockEvent, LockHolder, LockTaken
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import SILENCE, Fleet
@@ -75,12 +76,13 @@ def _take_lock(fleet: Fleet, host: Host, request: Mapping[str, object], say: Say
     number = agent.start("install.fleet_lock.hold", {"root": fleet.root_of(host), **request})
     for frame in agent.answers(number, SILENCE, 0):
         answer = Answer(host.name, frame.header)
-        if answer.get("event") == "held":
-            return _Try(number)
-        if answer.get("event") == "waiting":
-            say(host.name, f"waiting for the install of {_lock_holder(answer)}")
-        elif result := answer.get("done"):
-            return _Try(holder=_lock_holder(Answer(host.name, result)))
+        if "done" in answer:
+            return _Try(holder=_describe_holder(answer.value("done", LockHolder)))
+        match answer.value("event", LockEvent):
+            case LockTaken():
+                return _Try(number)
+            case LockAwaited(holder):
+                say(host.name, f"waiting for the install of {_describe_holder(holder)}")
     raise AssertionError("an operation ends with done, or raises")
 
 
@@ -95,6 +97,5 @@ def _release_locks(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
     fleet.map_hosts(release, list(numbers))
 
 
-def _lock_holder(answer: Answer) -> str:
-    holder, since = answer.text("who") or "another user", answer.integer("since")
-    return holder + f", since {since} s" * bool(since)
+def _describe_holder(holder: LockHolder) -> str:
+    return (holder.who or "another user") + f", since {holder.since} s" * bool(holder.since)

@@ -8,14 +8,14 @@ from contextlib import contextmanager, suppress
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostResult, HostState
-from ipexctl.base.values import texts_of
 from ipexctl.blobs.blob_relay import Carrier, Moved
 from ipexctl.blobs.blob_store import Room, default_store, need_room
 from ipexctl.common.env_answers import EnvFound, HostMpiAnswer, ProjectEnv
+from ipexctl.common.install_answers import EnvChanged, EnvProof, EnvState
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
-from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
+from ipexctl.install.install_plan import HostInstall, Plan, Work
 from ipexctl.install.lock_wheels import in_order
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
@@ -31,13 +31,12 @@ from ipexctl.terminal.progress import BUILDING, DONE, PROVING, ProgressStep
 
 def state_of(
     fleet: Fleet, host: Host, key: str, project: ProjectEnv, own: str = "", used: str = "",
-    *, again: bool = False,
 ) -> EnvState:  # fmt: skip
     """Return what the host has of an environment. `own`: "system" if it uses the host's own MPI.
     `used`: the environment that the project uses so far."""
     op = "install.env_marks.state"
     answer = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
-    return answer.read(EnvState, again=again)
+    return answer.read(EnvState)
 
 
 def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostResult]:
@@ -52,7 +51,7 @@ def _predict_install(part: HostInstall, key: str, *, agreed: bool) -> HostResult
     if not agreed:
         return HostResult(name, HostState.SKIPPED, "you answered no")
     suffix = f", is {state.current}" if state.current else ""
-    return HostResult(name, HostState.CHANGED, f"would become {key}{suffix}", notes=state.notes)
+    return HostResult(name, HostState.CHANGED, f"would become {key}{suffix}", notes=part.notes)
 
 
 def on_hosts(
@@ -82,7 +81,8 @@ def on_hosts(
             # unpacked, they take at least as much again; the host checks before each wheel
             room = Room(2 * part.to_send, len(part.lacking))
             need_room(fleet.agents[host], part.state.root, room)
-            with steps.start_build(part.state) as build:
+            rebuild = part.state.mark if part.needs_rebuild else ""
+            with steps.start_build(rebuild) as build:
                 moved[host] = steps.send_files()
             built = steps.wait_for_build(build)
         supply.wait_for_files()
@@ -91,7 +91,7 @@ def on_hosts(
         steps.report_step(DONE)
         state = HostState.CHANGED if built or switched else HostState.OK
         sent = moved.get(host, Moved()).sent
-        return steps.make_recap(state, proved, notes=part.state.notes, sent=sent)
+        return steps.make_recap(state, proved, notes=part.notes, sent=sent)
 
     recaps = fleet.map_hosts(work.progress.track(apply), list(parts))
     return recaps, sum(moved.values(), Moved())
@@ -143,10 +143,11 @@ class EnvOnHost:
             requested=[list(row) for row in requested],
             env=[list(pair) for pair in (*env, *mpi.single_host_vars(starter))],
         )
-        names = texts_of(answer.get("imported"))
+        proof = answer.read(EnvProof)
+        names = proof.imported
         rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
         imports = f", imports {', '.join(names[:3])}{rest}" if names else ""
-        return stacks.proved_text(answer) + imports
+        return stacks.proved_text(proof) + imports
 
     def own_mpi(self, **values: object) -> Mpi:
         """Return the host's mpirun."""
@@ -159,7 +160,7 @@ class EnvOnHost:
     def make_current(self) -> bool:
         """Make the environment current. Returns False if it already was."""
         answer = self.call("install.environments.switch", project=self.project.document())
-        return answer.flag("changed")
+        return answer.read(EnvChanged).changed
 
     def note_project(self) -> None:
         """Record on the host that this project uses the environment, which is current already."""
@@ -208,8 +209,9 @@ class _InstallOnHost(EnvOnHost):
         return self._carrier.bring(self._agent, self._root, blobs, self.report_step)
 
     @contextmanager
-    def start_build(self, state: EnvState) -> Iterator[int]:
-        """Build while files are sent inside the context; the host unpacks what has arrived."""
+    def start_build(self, rebuild: str) -> Iterator[int]:
+        """Build while files are sent inside the context; the host unpacks what has arrived.
+        `rebuild`: the mark of the build that is replaced."""
         cpython = self._lock.cpython
         number = self._agent.start_beside(
             "install.environments.build",
@@ -219,7 +221,7 @@ class _InstallOnHost(EnvOnHost):
                 "wheels": [[p.file, p.sha256, p.size] for p in self._lock.packages],
                 "uv": [self._lock.uv.sha256, self._lock.uv.size],
                 "cpython": [cpython.sha256, cpython.size] if cpython else [],
-                "rebuild": state.mark if state.needs_rebuild else "",
+                "rebuild": rebuild,
             },
         )
         try:
@@ -236,7 +238,7 @@ class _InstallOnHost(EnvOnHost):
         answer = self._agent.wait(
             number, timeout=SILENCE, total=LONG, on_event=self._show_progress
         ).done
-        return answer.flag("built")
+        return answer.read(EnvChanged).changed
 
     def prove_build(self) -> str:
         """Start ranks and import the packages in the new environment; return what was proved."""

@@ -28,6 +28,7 @@ from ipexctl.install.install_plan import (
     InstallReport,
     Plan,
     Work,
+    is_complete,
 )
 from ipexctl.install.lock_wheels import lock_for, not_here
 from ipexctl.inventory.hostfile_text import fold
@@ -109,11 +110,12 @@ def _plan_host(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
     own_mpi = lock.mpi if lock.mpi == mpi.SYSTEM else ""
     project = project_of(work.asked.folder)
     in_use, rebuild = work.asked.used, work.asked.rebuild
-    state = state_of(fleet, host, lock.key, project, own_mpi, in_use, again=rebuild)
+    state = state_of(fleet, host, lock.key, project, own_mpi, in_use)
     changes = compare_packages(
         dict(state.before_packages), {package.name: package.version for package in lock.packages}
     )
-    return HostInstall(host, state, state.is_complete(lock.key), changes)
+    complete = is_complete(state, lock.key, rebuild=rebuild)
+    return HostInstall(host, state, complete, changes, rebuild=rebuild)
 
 
 def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:

@@ -10,10 +10,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.host_answer import read_absolute_path
 from ipexctl.base.host_outcome import HostDown, HostResult, PerHost
-from ipexctl.base.values import by
-from ipexctl.facts.package_changes import PackageChange, describe_changes
+from ipexctl.common.install_answers import EnvState
+from ipexctl.facts.package_changes import PackageChange, describe_changes, read_changes
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.inventory.inventory import Host
 from ipexctl.packages.resolver import Resolved
@@ -23,40 +22,10 @@ from ipexctl.stack.selection import stack_requirements
 from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 
-@dataclass(frozen=True)
-class EnvState:
-    """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
-    built; `again`: it is to be rebuilt nevertheless; `mark`: which build it is; `asked`: this
-    project has asked for it before. `before`: the environment that this project uses; without one,
-    and `own` False, the current one.
-    """
-
-    root: str = field(metadata=by(read_absolute_path))
-    built: bool
-    proved: bool
-    current: str
-    changed: tuple[PackageChange, ...] = ()
-    again: bool = False
-    packages: tuple[tuple[str, str], ...] = ()  # of `current`
-    mark: str = ""
-    asked: bool = False
-    before: str = ""
-    own: bool = False
-    before_packages: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def needs_rebuild(self) -> bool:
-        return self.built and bool(self.changed or self.again)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The reason for a rebuild that the user has not asked for."""
-        return (f"changed by hand: {describe_changes(self.changed)}",) if self.changed else ()
-
-    def is_complete(self, key: str) -> bool:
-        """Decide if nothing is to do; `current` may be another project's if ours uses `key` too."""
-        in_use = self.current == key or (self.asked and self.before == key)
-        return self.built and self.proved and in_use and not self.needs_rebuild
+def is_complete(state: EnvState, key: str, *, rebuild: bool = False) -> bool:
+    """Decide if nothing is to do; `current` may be another project's if ours uses `key` too."""
+    in_use = state.current == key or (state.asked and state.before == key)
+    return state.built and state.proved and in_use and not (state.changed or rebuild)
 
 
 @dataclass(frozen=True)
@@ -64,7 +33,7 @@ class HostInstall:
     """The part of a plan for one host. `address`: where other hosts reach it; "" if unknown.
 
     `changes`: from the packages of `state.before` to those of the lock. `lacking`: the
-    files that are sent to it. `free`: on its disk.
+    files that are sent to it. `free`: on its disk. `rebuild`: even if it is intact.
     """
 
     host: Host
@@ -74,10 +43,22 @@ class HostInstall:
     address: str = ""
     lacking: tuple[Blob, ...] = ()
     free: int | None = field(default=None, compare=False)
+    rebuild: bool = False
 
     @property
     def needs_build(self) -> bool:
-        return not self.state.built or self.state.needs_rebuild
+        return not self.state.built or self.needs_rebuild
+
+    @property
+    def needs_rebuild(self) -> bool:
+        return self.state.built and bool(self.state.changed or self.rebuild)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The reason for a rebuild that the user has not asked for."""
+        if not self.state.changed:
+            return ()
+        return (f"changed by hand: {describe_changes(read_changes(self.state.changed))}",)
 
     @property
     def to_send(self) -> int:

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
+from ipexctl.common.install_answers import EnvChanged, EnvState, ExistingEnv
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.install import fleet_locks
 from ipexctl.install.host_steps import EnvOnHost, state_of
-from ipexctl.install.install_plan import EnvState
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
@@ -79,9 +79,9 @@ def _inspect_env(fleet: Fleet, host: Host, path: str, progress: HostProgress) ->
         )
     progress.step(ProgressStep(host.name, "looking"))
     answer = fleet.call(host, "install.existing_env.inspect", path=path)
-    look = answer.read(EnvLook, host=host.name)
+    look = EnvLook(host.name, answer.read(ExistingEnv))
     if not look.torch:
-        raise HostFailed(f"{host.name}: there is no torch in {look.path}", slug="no-torch")
+        raise HostFailed(f"{host.name}: there is no torch in {look.env.path}", slug="no-torch")
     return look
 
 
@@ -105,7 +105,7 @@ def _found_text(report: UseEnvReport) -> str:
 
 
 def _predict_use(host: Host, state: EnvState, key: str) -> HostResult:
-    if state.built and state.current == key and not state.needs_rebuild:
+    if state.built and state.current == key and not state.changed:
         return HostResult(host.name, HostState.OK, "already uses it")
     suffix = f", uses {state.current}" if state.current else ""
     return HostResult(host.name, HostState.CHANGED, f"would use it{suffix}")
@@ -116,7 +116,7 @@ class _UseOnHost(EnvOnHost):
 
     def use_env(self, state: EnvState, path: str, look: EnvLook, *, system_mpi: bool) -> HostResult:
         """Link the environment, prove it unless it was proved before, and make it current."""
-        linked = self.call("install.existing_env.link", path=path).flag("built")
+        linked = self.call("install.existing_env.link", path=path).read(EnvChanged).changed
         starter, system = self._find_mpi(look, system_mpi=system_mpi)
         ready = state.built and not linked and self._is_proved(system=system)
         if ready and state.current == self.key:
@@ -131,7 +131,7 @@ class _UseOnHost(EnvOnHost):
     def _is_proved(self, *, system: bool) -> bool:
         own_mpi = mpi.SYSTEM if system else ""
         answer = self.call("install.env_marks.state", mpi=own_mpi, project=self.project.id)
-        return answer.flag("proved")
+        return answer.read(EnvState).proved
 
     def _prove_env(self, look: EnvLook, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)
@@ -140,8 +140,8 @@ class _UseOnHost(EnvOnHost):
 
     def _find_mpi(self, look: EnvLook, *, system_mpi: bool) -> tuple[Mpi | None, bool]:
         """Return the MPI for its ranks, and whether to look for it at each run."""
-        if wheel := mpi.in_packages(look.packages, self.prefix):
+        if wheel := mpi.in_packages(look.env.packages, self.prefix):
             return wheel, False
-        if not (look.mpirun or system_mpi):
+        if not (look.env.mpirun or system_mpi):
             return None, False
         return self.own_mpi(prefix=self.prefix), True

@@ -9,8 +9,9 @@ from dataclasses import field
 
 from ipexctl.base.values import by, texts_of
 from ipexctl.common.env_answers import EnvUser
+from ipexctl.common.install_answers import EnvDrift
 from ipexctl.facts.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, describe_user
-from ipexctl.facts.package_changes import PackageChange
+from ipexctl.facts.package_changes import PackageChange, read_changes
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.stack.selection import IPEX
 
@@ -134,25 +135,23 @@ def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
 
 @dataclass(frozen=True)
 class Drift:
-    """A host's current environment, "" if it has none, compared with what was built there.
-
-    `files`: (path, what is wrong), of which the host left `more` out; of `looked` files it `read`
-    some, and compared the others by size and time.
-    """
+    """A host's environment compared with what was built there."""
 
     host: str
-    root: str
-    current: str = field(metadata=KEY_OR_NONE)
-    packages: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    changed: tuple[PackageChange, ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
-    more: int = 0
-    looked: int = 0
-    read: int = 0
+    found: EnvDrift
+
+    @property
+    def current(self) -> str:
+        """The key of the environment, "" if the host has none."""
+        return self.found.current or ""
+
+    @property
+    def changed(self) -> tuple[PackageChange, ...]:
+        return read_changes(self.found.changed)
 
     @property
     def by_hand(self) -> bool:
-        return bool(self.changed or self.files)
+        return bool(self.found.changed or self.found.files)
 
 
 def most_common_env(drifts: Sequence[Drift]) -> str:

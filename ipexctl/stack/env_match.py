@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import field
 
-from ipexctl.base.host_answer import read_absolute_path
-from ipexctl.base.values import by
+from ipexctl.common.install_answers import ExistingEnv
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.stack.selection import IPEX
@@ -19,20 +17,17 @@ _OLD_BINDINGS = ("1.10", "1.11")  # both distributions had the module torch_ccl 
 
 @dataclass(frozen=True)
 class EnvLook:
-    """A host's report about an existing environment. `packages`: name to version."""
+    """A host's existing environment."""
 
     host: str
-    path: str = field(metadata=by(read_absolute_path))
-    python: tuple[int, int, int]
-    packages: dict[str, str]
-    mpirun: bool
+    env: ExistingEnv
 
     @property
     def minor(self) -> Minor:
-        return self.python[:2]
+        return self.env.python[:2]
 
     def version(self, name: str) -> str:
-        return self.packages.get(name.replace("_", "-"), "")
+        return self.env.packages.get(name.replace("_", "-"), "")
 
     @property
     def torch(self) -> str:
@@ -41,7 +36,7 @@ class EnvLook:
     @property
     def bindings(self) -> str:
         """The distribution of the oneCCL bindings, "" if there is none."""
-        return next((name for name in _BINDINGS if name in self.packages), "")
+        return next((name for name in _BINDINGS if name in self.env.packages), "")
 
     @property
     def title(self) -> str:

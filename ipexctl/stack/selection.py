@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.common.install_answers import EnvProof
 from ipexctl.errors import NothingFits, unknown_value
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.pythons_facts import Python
@@ -310,16 +310,12 @@ def stack_modules(row: StackRow, version: Callable[[str], str]) -> tuple[tuple[s
     return tuple((name, dist, version(dist.replace("_", "-"))) for name, dist in modules)
 
 
-def proved_text(proof: Answer) -> str:
+def proved_text(proof: EnvProof) -> str:
     """Return what a host's proof has shown, in words."""
-    step, ranks = proof.text("step"), proof.integer("ranks")
-    words = [f"torch {proof.text('torch')}"]
-    words += [
-        f"{name} {version}"
-        for name, version in proof.value("modules", tuple[tuple[str, str], ...])[1:]
-    ]
-    words += [f"{step} step"] if step else []
-    words += [f"{ranks} ranks agree"] if ranks > 1 else []
+    words = [f"torch {proof.torch}"]
+    words += [f"{name} {version}" for name, version in proof.modules[1:]]
+    words += [f"{proof.step} step"] if proof.step else []
+    words += [f"{proof.ranks} ranks agree"] if proof.ranks > 1 else []
     return ", ".join(words)
 
 

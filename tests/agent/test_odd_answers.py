@@ -21,6 +21,7 @@ from ipexctl.common.blob_answers import BlobsAwaited, BytesArrived
 from ipexctl.common.copy_messages import PartFound
 from ipexctl.common.exchange_report import ExchangeReport, RankGroup, RankProcess
 from ipexctl.common.frames import HEAD
+from ipexctl.common.install_answers import EnvProof, ExistingEnv
 from ipexctl.common.port_answers import PortOpened
 from ipexctl.common.result_answers import CommandEnded
 from ipexctl.common.run_events import (
@@ -176,9 +177,9 @@ def test_a_value_of_another_type_ends_in_an_error_with_host_and_field(
 
 def judged(said: Answer) -> object:
     """What comes after is not prepared for a ValueError."""
-    look = said.read(EnvLook, host="h")
+    look = EnvLook("h", said.read(ExistingEnv))
     try:
-        prefix = mpi.env_vars("/p", mpi.in_packages(look.packages, "/p"))
+        prefix = mpi.env_vars("/p", mpi.in_packages(look.env.packages, "/p"))
         return prefix, find_disagreement([look, look]), env_modules(look)
     except ValueError as e:
         raise AssertionError(look) from e
@@ -187,7 +188,10 @@ def judged(said: Answer) -> object:
 KEY = "0123456789abcdef"
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     lambda a: _removal_recap(Host("h"), a): {"removed": 7},
-    proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
+    lambda a: proved_text(a.read(EnvProof)): {
+        "torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2,
+        "imported": ["x"],
+    },
     lambda a: a.read(HostEnvs, host="h"): {
         "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,
         "envs": [{"key": KEY, "whole": True, "proved": True, "wheels": ["torch-2.8-x.whl"],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ipexctl.common.install_answers import ExistingEnv
 from ipexctl.stack.env_match import EnvLook, env_modules, find_disagreement, key_of
 from tests.install.conftest import Outcome, Shop
 
@@ -174,15 +174,16 @@ def test_a_relative_path_and_one_of_our_own_are_refused(shop: Shop) -> None:
 
 # --- what is read of it: pure --------------------------------------------------------------
 
-LOOK = EnvLook("a", "/opt/env", (3, 11, 4), {"torch": "2.13.0+cpu"}, False)
+ENV = ExistingEnv("/opt/env", (3, 11, 4), {"torch": "2.13.0+cpu"}, False)
+LOOK = EnvLook("a", ENV)
 OLD = {"torch": "2.8.0+cpu", "intel-extension-for-pytorch": "2.8.0"}
 
 
 def test_hosts_must_agree_on_what_ranks_exchange() -> None:
-    b = replace(LOOK, host="b")
+    b = EnvLook("b", ENV)
     assert find_disagreement((LOOK, b)) == ""
-    newer = replace(b, packages={"torch": "2.12.0"})
-    other = replace(b, python=(3, 12, 0))
+    newer = EnvLook("b", ENV.replace(packages={"torch": "2.12.0"}))
+    other = EnvLook("b", ENV.replace(python=(3, 12, 0)))
     assert [find_disagreement((LOOK, look)).split()[:2] for look in (newer, other)] == [
         ["torch", "2.13.0+cpu"], ["Python", "3.11"],
     ]  # fmt: skip
@@ -190,13 +191,14 @@ def test_hosts_must_agree_on_what_ranks_exchange() -> None:
 
 def test_ipex_and_the_bindings_are_proved_in_their_order() -> None:
     packages = {**OLD, "oneccl-bind-pt": "2.8.0"}
-    assert env_modules(replace(LOOK, packages=packages)) == (
+    assert env_modules(EnvLook("a", ENV.replace(packages=packages))) == (
         ("torch", "torch", "2.8.0+cpu"),
         ("intel_extension_for_pytorch", "intel_extension_for_pytorch", "2.8.0"),
         ("oneccl_bindings_for_pytorch", "oneccl-bind-pt", "2.8.0"),
     )
     for bindings in ({"torch-ccl": "1.10.0"}, {"oneccl-bind-pt": "1.11.0"}):
-        assert env_modules(replace(LOOK, packages={**OLD, **bindings}))[-1][0] == "torch_ccl"
+        look = EnvLook("a", ENV.replace(packages={**OLD, **bindings}))
+        assert env_modules(look)[-1][0] == "torch_ccl"
 
 
 def test_its_name_is_one_on_all_hosts_whatever_their_homes() -> None:

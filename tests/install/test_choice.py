@@ -13,7 +13,7 @@ from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts.facts import Facts
 from ipexctl.install.command.install_text import chosen_text
-from ipexctl.install.install_plan import EnvState, HostInstall, Plan
+from ipexctl.install.install_plan import HostInstall, Plan
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.packages.resolver import Resolved
@@ -22,6 +22,7 @@ from ipexctl.stack.selection import Stack, choose_stacks
 from ipexctl.stack.stack_decision import DEFAULT, decide_stack, wanted_stack
 from ipexctl.stack.version_table import END_OF_LIFE, Request
 from tests.install.conftest import Shop
+from tests.made import env_state
 from tests.stack.test_lock import LOCK
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512
@@ -166,7 +167,7 @@ def test_the_locks_python_is_the_one_that_is_recommended() -> None:
 
 def chosen(name: str, reason: str) -> Plan:
     stack: Stack = choose_stacks([ready()], Request(row=name, because=reason), stack_rows())[0]
-    state = EnvState("/r", built=False, proved=False, current="")
+    state = env_state()
     parts = tuple(HostInstall(Host(host), state, complete=False) for host in "ab")
     found = Resolved(stack, replace(LOCK, row=name), {})
     return Plan(found, parts, Path(), new_lock=True)

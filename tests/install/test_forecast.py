@@ -14,11 +14,12 @@ import pytest
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.install_answers import EnvState
 from ipexctl.install.command.install_forecast import forecast_document, forecast_text
 from ipexctl.install.command.install_text import chosen_text
 from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.install_plan import EnvState, HostInstall, Plan
+from ipexctl.install.install_plan import HostInstall, Plan, is_complete
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.machines.target import Target
@@ -30,20 +31,21 @@ from ipexctl.terminal.progress import HostProgress
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import ready
+from tests.made import env_state
 from tests.stack.test_lock import LOCK
 from tests.test_wrapping import in_terminal
 
 MB = 1_000_000
 FILES = (Blob("torch.whl", "a" * 64, 200 * MB), Blob("numpy.whl", "b" * 64, 20 * MB))
-NONE = EnvState("/home/ann/.ipexctl", built=False, proved=False, current="")
-OLD = replace(NONE, current="0123456789abcdef", packages=(("torch", "2.12.1+cpu"),))
-BUILT = replace(NONE, built=True, proved=True, current=LOCK.key)
+NONE = env_state("/home/ann/.ipexctl")
+OLD = NONE.replace(current="0123456789abcdef", packages=[("torch", "2.12.1+cpu")])
+BUILT = NONE.replace(built=True, proved=True, current=LOCK.key)
 GB = 1000 * MB
 
 
 def part(name: str, state: EnvState, lacking: tuple[Blob, ...] = FILES, free: int = 9 * GB) -> Any:
     sent = () if state.built else lacking
-    whole = state.is_complete(LOCK.key)
+    whole = is_complete(state, LOCK.key)
     return HostInstall(Host(name), state, whole, lacking=sent, free=free)
 
 
@@ -107,7 +109,7 @@ FLEETS = [
     [part(f"node{i:02}", state) for i, state in enumerate((NONE, OLD, BUILT), 1)],
     [part(f"node{i:02}", NONE, free=(9 + i) * GB) for i in range(64)],
     [part(f"node{i:02}", OLD if i % 2 else NONE) for i in range(64)],
-    [part(f"node{i:02}.cluster.example.org", replace(NONE, root=f"/r{i}")) for i in range(64)],
+    [part(f"node{i:02}.cluster.example.org", NONE.replace(root=f"/r{i}")) for i in range(64)],
 ]
 
 

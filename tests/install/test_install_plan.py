@@ -13,13 +13,14 @@ from ipexctl.errors import HostFailed
 from ipexctl.install.host_steps import EnvOnHost, dry_run_recaps
 from ipexctl.install.install import install, plan_for
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
+from ipexctl.install.install_plan import HostInstall, Plan, Work, is_complete
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.terminal.progress import HostProgress, ProgressStep
 from tests.install.conftest import Shop
+from tests.made import env_state
 
 
 @pytest.fixture
@@ -83,13 +84,19 @@ def test_what_a_host_says_while_it_works_is_a_sign_of_life(agent: Agent, tmp_pat
 @pytest.mark.parametrize(
     ("state", "complete", "builds"),
     [
-        (EnvState("/r", built=False, proved=False, current=""), False, True),
-        (EnvState("/r", built=True, proved=False, current="k"), False, False),
-        (EnvState("/r", built=True, proved=True, current="old"), False, False),
-        (EnvState("/r", built=True, proved=True, current="k"), True, False),
-        (EnvState("/r", built=True, proved=True, current="k", again=True), False, True),
+        (env_state(), False, True),
+        (env_state(built=True, current="k"), False, False),
+        (env_state(built=True, proved=True, current="old"), False, False),
+        (env_state(built=True, proved=True, current="k"), True, False),
+        (
+            env_state(built=True, proved=True, current="k", changed=[("x", "1", "2", False)]),
+            False,
+            True,
+        ),
     ],
 )
 def test_what_is_there_decides_what_is_done(state, complete, builds):
-    part = HostInstall(Host("a"), state, state.is_complete("k"))
+    part = HostInstall(Host("a"), state, is_complete(state, "k"))
     assert (part.complete, part.needs_build) == (complete, builds)
+    again = HostInstall(Host("a"), state, is_complete(state, "k", rebuild=True), rebuild=True)
+    assert (again.complete, again.needs_build) == (False, True)

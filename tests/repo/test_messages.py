@@ -25,6 +25,7 @@ from ipexctl.common import (
     env_answers,
     exchange_report,
     hub_orders,
+    install_answers,
     journal_records,
     keeper_messages,
     port_answers,
@@ -51,7 +52,7 @@ MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
     supervisor_messages, run_answers, result_answers,
-    control_questions, blob_answers, port_answers, env_answers,
+    control_questions, blob_answers, port_answers, env_answers, install_answers,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

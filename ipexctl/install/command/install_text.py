@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ipexctl.base.host_outcome import HostState
 from ipexctl.base.sizes import format_bytes, transfer_minutes
+from ipexctl.common.install_answers import EnvState
 from ipexctl.install.command.install_forecast import (
     describe_sending,
     forecast_document,
     show_forecast,
 )
-from ipexctl.install.install_plan import EnvState, InstallReport, Plan
+from ipexctl.install.install_plan import InstallReport, Plan
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.stack import mpi
 from ipexctl.stack.version_table import END_OF_LIFE

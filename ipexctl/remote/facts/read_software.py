@@ -79,7 +79,7 @@ def read_env_summary(root: str, prefix: str) -> "dict[str, object] | None":
     return {"key": key, "built": env_users.built_on(prefix), "users": users}
 
 
-def changed_by_hand(prefix: str) -> "list[list[object]]":
+def changed_by_hand(prefix: str) -> "list[tuple[str, str, str, bool]]":
     # imported late: most probed hosts have no environment yet
     from ipexctl.remote.install import env_drift
 

@@ -18,8 +18,8 @@ from ipexctl.common.tolerant_reads import info_of
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Iterator
-    from typing import Any
 
+    from ipexctl.common.install_answers import EnvDrift
     from ipexctl.remote.main import Call
 
     Packages = dict[str, list[tuple[str, str]]]  # by name: (version, sha256 of RECORD)
@@ -31,44 +31,36 @@ MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
 MOST_FILES = 200  # files in an answer
 
 
-def op_compare(call: "Call", root: str, full: bool, environment: str = "") -> "dict[str, Any]":
-    """{root, full, environment} -> {root, current, packages, changed, files, more, looked, read}
+def op_compare(call: "Call", root: str, full: bool, environment: str = "") -> "EnvDrift":
+    """Compare an environment with its build. `environment`: its key; "" for the current one.
 
-    `environment`: its key; "" for the current one.
-    `files`: [[path in the environment, what is wrong with it], ...], at most MOST_FILES, `more`
-    of them are left out. A file is read if it is newer than the build, or always with `full`.
+    A file is read if it is newer than the build, or always with `full`.
     """
-    # imported late: the probe needs this module, but not that one
+    # imported late: the probe needs this module, but not those
+    from ipexctl.common.install_answers import EnvDrift
     from ipexctl.remote import root_folder
     from ipexctl.remote.heartbeat import Heartbeat
 
     if root_folder.is_absent(root):
-        return no_drift(root)
+        return EnvDrift(root)
     root = root_folder.prepare_root(root)
     key = os.path.basename(environment)
     env = os.path.realpath(os.path.join(root, *(["envs", key] if key else ["current"])))
     if not os.path.exists(os.path.join(env, OK)):
-        return no_drift(root)
+        return EnvDrift(root)
     comparison = DriftComparison(env, full is True)
     with Heartbeat(call):
         comparison.compare_files()
-    return {
-        "root": root,
-        "current": os.path.basename(env),
-        "packages": sorted(list_packages(env).items()),
-        "changed": list_changed_packages(env),
-        "files": sorted(comparison.found)[:MOST_FILES],
-        "more": max(0, len(comparison.found) - MOST_FILES),
-        "looked": comparison.looked,
-        "read": comparison.read,
-    }
-
-
-def no_drift(root: str) -> "dict[str, Any]":
-    return {
-        "root": root, "current": "", "packages": [], "changed": [], "files": [], "more": 0,
-        "looked": 0, "read": 0,
-    }  # fmt: skip
+    return EnvDrift(
+        root=root,
+        current=os.path.basename(env),
+        packages=sorted(list_packages(env).items()),
+        changed=list_changed_packages(env),
+        files=sorted(comparison.found)[:MOST_FILES],
+        more=max(0, len(comparison.found) - MOST_FILES),
+        looked=comparison.looked,
+        hashed=comparison.hashed,
+    )
 
 
 # --- metadata ------------------------------------------------------------------------------------
@@ -90,21 +82,21 @@ def hash_package_records(env: str) -> "dict[str, str]":
     return hashes
 
 
-def list_changed_packages(env: str) -> "list[list[object]]":
-    """Return [[package, version built, version now, whether a library is gone], ...]; a version
+def list_changed_packages(env: str) -> "list[tuple[str, str, str, bool]]":
+    """Return (package, version built, version now, whether a library is gone) of each; a version
     that does not exist is "".
 
     If the versions are equal, files are gone or replaced.
     """
     built, current = built_packages(env), current_packages(env)
-    changes = []  # type: list[list[object]]
+    changes = []
     for name in sorted(set(built) | set(current)):
         before, after = built.get(name, []), current.get(name, [])
-        versions = [", ".join(v for v, _ in rows) for rows in (before, after)]
+        was, now = (", ".join(v for v, _ in rows) for rows in (before, after))
         records = [[sha for _, sha in rows] for rows in (before, after)]
-        if versions[0] != versions[1] or records[0] != records[1]:
+        if was != now or records[0] != records[1]:
             is_gone = "" in records[1] and "" not in records[0]
-            changes.append([name] + versions + [is_gone])
+            changes.append((name, was, now, is_gone))
     return changes
 
 
@@ -153,15 +145,15 @@ def site_packages(env: str) -> str:
 
 
 class DriftComparison:
-    """A walk over the files of an environment. `found`: [path, what is wrong]."""
+    """A walk over the files of an environment. `found`: (path, what is wrong)."""
 
     def __init__(self, env: str, full: bool) -> None:
         self.env = env
         self.site = site_packages(env)
         self.since = None if full else os.stat(os.path.join(env, OK)).st_mtime
-        self.found = []  # type: list[list[str]]
+        self.found = []  # type: list[tuple[str, str]]
         self.owned = set()  # type: set[str]
-        self.looked = self.read = 0
+        self.looked = self.hashed = 0
 
     def compare_files(self) -> None:
         """Compare all files with the RECORDs of their packages."""
@@ -190,7 +182,7 @@ class DriftComparison:
         elif size.isdigit() and int(size) != info.st_size:
             self.add_finding(path, "has changed")
         elif self.since is None or max(info.st_mtime, info.st_ctime) > self.since:
-            self.read += 1
+            self.hashed += 1
             if self.hash_as_record(path, digest.partition("=")[0]) != digest:
                 self.add_finding(path, "has changed")
 
@@ -217,7 +209,7 @@ class DriftComparison:
                     self.add_finding(path, "belongs to no package")
 
     def add_finding(self, path: str, problem: str) -> None:
-        self.found.append([os.path.relpath(path, self.env), problem])
+        self.found.append((os.path.relpath(path, self.env), problem))
 
 
 def record_rows(folder: str) -> "Iterator[list[str]]":

@@ -18,8 +18,7 @@ from ipexctl.remote.install import env_drift
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
+    from ipexctl.common.install_answers import EnvState
     from ipexctl.remote.main import Call
 
 KEY = re.compile(r"[0-9a-f]{16}\Z")
@@ -32,34 +31,30 @@ EXCHANGE = 2
 
 def op_state(
     call: "Call", root: str, key: str, mpi: str, project: str = "", used: str = ""
-) -> "dict[str, Any]":
-    """{root, key, mpi, project, used} ->
-    {root, built, mark, proved, current, changed, packages, asked, before, own, before_packages}
+) -> "EnvState":
+    """Return the state of an environment. `used`: the one that the project uses, if it is here."""
+    from ipexctl.common.install_answers import EnvState  # imported late: no run needs it
 
-    The state of an environment. `asked`: the project has requested it. `before`: the environment
-    that the project uses (`used`, if it is here), else the current one; `own` False: it has none.
-    """
     root = root_folder.check_existing_root(root)
     env = env_folder(root, key)
     built = os.path.exists(os.path.join(env, OK))
     used = used_by(root, project, used)
     current = current_env_key(root)
     packages = _packages(os.path.join(root, "current"))
-    return {
-        "root": root,
-        "built": built,
-        "mark": build_id(env),
-        "proved": proved_with(env) == mpi,
-        "current": current,
-        "changed": env_drift.list_changed_packages(env) if built else [],
-        "packages": packages,
-        "asked": os.path.exists(os.path.join(root, "projects", key, project)),
-        "before": used or current,
-        "own": bool(used),
-        "before_packages": packages
-        if used in ("", current)
-        else _packages(locate_environment(root, used)),
-    }
+    is_current = used in ("", current)
+    return EnvState(
+        root=root,
+        built=built,
+        mark=build_id(env),
+        proved=proved_with(env) == mpi,
+        current=current,
+        changed=env_drift.list_changed_packages(env) if built else [],
+        packages=packages,
+        asked=os.path.exists(os.path.join(root, "projects", key, project)),
+        before=used or current,
+        own=bool(used),
+        before_packages=packages if is_current else _packages(locate_environment(root, used)),
+    )
 
 
 def _packages(env: str) -> "list[tuple[str, str]]":

@@ -4,6 +4,7 @@ import json
 import os
 import re
 
+from ipexctl.common.install_answers import EnvProof
 from ipexctl.common.processes import fields_of
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote import child_processes, scratch_folder
@@ -13,8 +14,6 @@ from ipexctl.remote.install.env_drift import normalized_name
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
 NOT_MEANT = frozenset(
@@ -160,10 +159,10 @@ def prove_environment(
     modules: "list[tuple[str, str, str]]",
     requested: "list[tuple[str, str]]",
     variables: "dict[str, str]",
-) -> "dict[str, Any]":
-    """Return {torch, ranks, step, modules, imported}; a failure names its step.
+) -> EnvProof:
+    """Return what was proved; a failure names its step.
 
-    `requested`: [[distribution, version], ...] whose modules are imported, too.
+    `requested`: (distribution, version) of those whose modules are imported, too.
     """
     packages = env_drift.list_packages(env)
     for dist, version in [row[1:] for row in modules] + requested:
@@ -176,8 +175,11 @@ def prove_environment(
         command = proof_command(env, rendezvous, locked + ["--"] + extra, mpirun)
         variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files there when it is killed
         output = run_patiently(call, command, variables)
-        proof = json.loads(output.strip().splitlines()[-1])  # type: dict[str, Any]
-    except (ValueError, IndexError):
+        shown = json.loads(output.strip().splitlines()[-1])
+        shown["modules"] = [[name, version] for name, _, version in modules]
+        shown["imported"] = [name for name in extra if not name.startswith("?")]
+        return EnvProof.read(shown)
+    except (ValueError, IndexError, TypeError):
         raise Failure(
             "the test of the new environment printed unexpected output",
             output[-500:],
@@ -187,9 +189,6 @@ def prove_environment(
         raise proof_failure(e) from None
     finally:
         scratch_folder.remove_scratch_folder(folder)
-    proof["modules"] = [[name, version] for name, _, version in modules]
-    proof["imported"] = [name for name in extra if not name.startswith("?")]
-    return proof
 
 
 def run_patiently(call: "Call", command: "list[str]", variables: "dict[str, str]") -> str:

@@ -13,6 +13,7 @@ import stat
 import zipfile
 
 from ipexctl.common.files import open_atomic, read_json, rename_synced, replace_link, sync_disk
+from ipexctl.common.install_answers import EnvChanged, EnvProof
 from ipexctl.common.processes import process_ids
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
@@ -31,7 +32,6 @@ from ipexctl.remote.run_files import run_about, run_folders
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Iterator
-    from typing import Any
 
     from ipexctl.remote.main import Call
 
@@ -53,9 +53,8 @@ def op_build(
     uv: "tuple[str, int]",
     cpython: "tuple[str, int] | None",
     rebuild: str,
-) -> "dict[str, bool]":
-    """{root, key, python, wheels: [[file, sha256, bytes], ...], uv: [sha256, bytes],
-    cpython: [sha256, bytes], rebuild} -> {built}
+) -> EnvChanged:
+    """Build an environment from blobs. `uv`, `cpython`: sha256 and bytes.
 
     uv's own wheel, the wheels and a Python that is sent along are blobs. They may still be on
     their way: what is here is unpacked meanwhile. Without `cpython` the environment is made with
@@ -71,7 +70,7 @@ def op_build(
     with Heartbeat(call), RootLock(call, root):
         built = env_marks.build_id(env)
         if built and built != rebuild:  # also True if another install built it meanwhile
-            return {"built": False}
+            return EnvChanged(False)
         require_unused(env)
         arrivals = Arrivals(call, root)
         for batch in arrivals.receive_batches(tools):
@@ -85,7 +84,7 @@ def op_build(
             build_environment(arrivals, env, [uv_path, python], store, files, carried)
         except (Failure, OSError) as e:
             raise root_folder.explain_disk_failure(e, root, 0) from None
-    return {"built": True}
+    return EnvChanged(True)
 
 
 def op_prove(
@@ -97,11 +96,10 @@ def op_prove(
     modules: "list[tuple[str, str, str]]",
     requested: "list[tuple[str, str]]",
     env: "list[tuple[str, str]]",
-) -> "dict[str, Any]":
-    """{root, key, mpi, mpirun, modules, requested, env: [[name, value], ...]}
-    -> {torch, ranks, step, modules, imported}
+) -> EnvProof:
+    """Test a new environment; if it fails, the one that it has replaced is put back.
 
-    `modules` ([[module, distribution, version], ...]) are compared with the lock and imported in
+    `modules` (module, distribution, version) are compared with the lock and imported in
     order, torch first, then those of the distributions that are `requested`. The processes that
     `mpirun` (words; none: just one process) starts train a step and add up their numbers. `mpi` is
     "system" where that mpirun is the host's own.
@@ -112,20 +110,19 @@ def op_prove(
     variables = child_processes.with_variables(variables, env)
     try:
         proof = env_proof.prove_environment(call, folder, mpirun, modules, requested, variables)
-        proof["mpi"] = mpi
     except Failure:
         with RootLock(call, root):
             put_back(folder)
         raise
-    mark = dict(proof, requested=requested)
+    mark = dict(proof.document(), mpi=mpi, requested=requested)
     env_marks.write_mark(os.path.join(folder, env_marks.PROVED), mark)
     return proof
 
 
 def op_switch(
     call: "Call", root: str, key: str, project: "env_users.Project | None" = None
-) -> "dict[str, Any]":
-    """{root, key, project} -> {changed, previous}: make `current` lead to this environment."""
+) -> EnvChanged:
+    """Make `current` lead to this environment."""
     root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
     with RootLock(call, root):
@@ -143,14 +140,14 @@ def op_switch(
         remove_env_path(replaced_env_folder(env))
         before = env_marks.current_env_key(root)
         if before == key:
-            return {"changed": False, "previous": before}
+            return EnvChanged(False)
         links = [os.path.join(root, name) for name in env_marks.LINKS]
         is_return = before and env_marks.current_env_key(root, "previous") == key
         if not (is_return and env_marks.exchange_paths(*links)):  # if possible, in one step
             if before:
                 replace_link(root, "previous", os.path.join("envs", before))
             replace_link(root, "current", os.path.join("envs", key))
-    return {"changed": True, "previous": before}
+    return EnvChanged(True)
 
 
 # --- what may be removed -------------------------------------------------------------------------
@@ -314,7 +311,7 @@ def build_environment(
             )
         make_runnable(os.path.join(fresh, "bin"))
         needed = [sha for _, sha, _ in files] + carried
-        mark = {"wheels": [file for file, _, _ in files], "blobs": needed}  # type: dict[str, Any]
+        mark = {"wheels": [file for file, _, _ in files], "blobs": needed}  # type: dict[str, object]
         mark["dists"] = env_drift.hash_package_records(fresh)
         call.emit({"event": "step", "what": "sync"})
         sync_disk(fresh)

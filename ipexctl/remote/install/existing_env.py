@@ -9,6 +9,7 @@ import os
 import stat
 
 from ipexctl.common.files import read_json, replace_link
+from ipexctl.common.install_answers import EnvChanged, ExistingEnv
 from ipexctl.common.tolerant_reads import link_of
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
@@ -17,8 +18,6 @@ from ipexctl.remote.install import env_drift, env_marks, environments
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
 TIMEOUT = 60
@@ -28,8 +27,8 @@ print(json.dumps([list(sys.version_info[:3]), sys.prefix, sys.implementation.nam
 """
 
 
-def op_inspect(call: "Call", root: str, path: str) -> "dict[str, Any]":
-    """{root, path} -> {path, python, packages, mpirun}: runs the environment's own interpreter."""
+def op_inspect(call: "Call", root: str, path: str) -> ExistingEnv:
+    """Return what is in an environment; its own interpreter is run."""
     path = checked_folder(path, root)
     python = os.path.join(path, "bin", "python")
     output = child_processes.run_program(
@@ -47,16 +46,12 @@ def op_inspect(call: "Call", root: str, path: str) -> "dict[str, Any]":
         )
     if name != "cpython":
         raise Failure("%s is %s; PyTorch needs CPython" % (python, name), slug="not-cpython")
-    return {
-        "path": path,
-        "python": version,
-        "packages": env_drift.list_packages(path),
-        "mpirun": os.access(os.path.join(path, "bin", "mpirun"), os.X_OK),
-    }
+    has_mpirun = os.access(os.path.join(path, "bin", "mpirun"), os.X_OK)
+    return ExistingEnv(path, tuple(version), env_drift.list_packages(path), has_mpirun)
 
 
-def op_link(call: "Call", root: str, key: str, path: str) -> "dict[str, bool]":
-    """{root, key, path} -> {built}: link ROOT/envs/KEY to `path`. False: it is linked already."""
+def op_link(call: "Call", root: str, key: str, path: str) -> EnvChanged:
+    """Link ROOT/envs/KEY to `path`."""
     root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
     path = checked_folder(path, root)
@@ -70,10 +65,10 @@ def op_link(call: "Call", root: str, key: str, path: str) -> "dict[str, bool]":
             "dists": env_drift.hash_package_records(env),
         }
         if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:
-            return {"built": False}
+            return EnvChanged(False)
         blobs.try_unlink(os.path.join(env, env_marks.PROVED))
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
-    return {"built": True}
+    return EnvChanged(True)
 
 
 def checked_folder(text: str, root: str) -> str:

@@ -5,6 +5,7 @@ import queue
 import time
 
 from ipexctl.common.files import read_json
+from ipexctl.common.install_answers import LockAwaited, LockHolder, LockTaken
 from ipexctl.common.locks import try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
@@ -20,12 +21,12 @@ BEAT = 5.0
 ALIVE = 90.0  # longer than a controller waits for a silent operation: that has to be noticed
 
 
-def op_hold(call: "Call", root: str, install: str, who: str, wait: float) -> "dict[str, Any]":
-    """{root, install, who, wait} -> {who, since}
+def op_hold(call: "Call", root: str, install: str, who: str, wait: float) -> LockHolder:
+    """Hold the lock of this host for an install.
 
-    The event "held" comes once the lock is held; the operation then lasts until {"release": true},
-    or until the agent ends. If it is not free within `wait` seconds, the answer says who holds it.
-    Hosts with one home share the lock of one `install`.
+    LockTaken comes once it is held; the operation then lasts until {"release": true}, or until the
+    agent ends. If it is not free within `wait` seconds, the answer says who holds it. Hosts with
+    one home share the lock of one `install`.
     """
     lock = HostLock(root_folder.prepare_root(root), install, who)
     start, last_report = time.time(), 0.0
@@ -35,16 +36,16 @@ def op_hold(call: "Call", root: str, install: str, who: str, wait: float) -> "di
                 return lock.describe_holder()
             if time.time() - last_report > BEAT:
                 last_report = time.time()
-                call.emit(dict(lock.describe_holder(), event="waiting"))
+                call.emit({"event": LockAwaited(lock.describe_holder()).document()})
             if is_over(call, 0.2):
                 return lock.describe_holder()
         call.agent.at_end.append(
             lock.remove_holder_mark
         )  # an agent that ends leaves its threads no time
-        call.emit({"event": "held"})
+        call.emit({"event": LockTaken().document()})
         while not is_over(call, ALIVE):
             call.emit({"event": "alive"})
-        return {"who": "", "since": 0}
+        return LockHolder()
     finally:
         lock.release()
 
@@ -77,12 +78,11 @@ class HostLock:
     def read_holder_mark(self) -> "dict[str, Any]":
         return read_json(self.place) or {}
 
-    def describe_holder(self) -> "dict[str, Any]":
-        """Return {who, since}: the install that holds the lock, and for how many seconds."""
+    def describe_holder(self) -> LockHolder:
         mark = self.read_holder_mark()
         since = mark.get("since")
         seconds = max(0, int(time.time()) - since) if isinstance(since, int) else 0
-        return {"who": str(mark.get("who", "")), "since": seconds}
+        return LockHolder(str(mark.get("who", "")), seconds)
 
     def remove_holder_mark(self) -> None:
         if self.locked:
