@@ -34,7 +34,7 @@ def fact_of(fact: Fact, host: str) -> Fact:
 
 def ending(fact: Fact) -> AttemptEnded:
     end = restart_policy.classify_ending([fact], 100.0)
-    return AttemptEnded(1, True, **end, lasted=100.0, complete="")
+    return end.attempt_ended(1, True, 100.0)
 
 
 LOST = Fact(run_events.HostLost(why="no message from it for 15 s"), "b")
@@ -55,7 +55,7 @@ LOST = Fact(run_events.HostLost(why="no message from it for 15 s"), "b")
     ],
 )
 def test_what_may_go_better_is_started_again(facts: list[Fact]) -> None:
-    assert restart_policy.classify_ending(facts, 300.0)["again"]
+    assert restart_policy.classify_ending(facts, 300.0).again
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_may_go_better_is_started_again(facts: list[Fact]) -> None:
     ],
 )
 def test_what_a_restart_does_not_change_is_not(facts: list[Fact]) -> None:
-    assert not restart_policy.classify_ending(facts, 300.0)["again"]
+    assert not restart_policy.classify_ending(facts, 300.0).again
 
 
 MISSING = "ModuleNotFoundError: No module named 'x'"
@@ -94,9 +94,9 @@ NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'"
 )
 def test_a_spare_may_have_what_one_host_alone_lacked(facts: list[Fact], lacking: str) -> None:
     end = restart_policy.classify_ending(facts, 5.0, has_spare=True)
-    assert (end["again"], end["lacking"]) == (bool(lacking), lacking)
+    assert (end.again, end.lacking) == (bool(lacking), lacking)
     alone = restart_policy.classify_ending(facts, 5.0)
-    assert (alone["again"], alone["lacking"]) == (False, "")
+    assert (alone.again, alone.lacking) == (False, "")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_spare_may_have_what_one_host_alone_lacked(facts: list[Fact], lacking:
 def test_a_missing_file_of_a_checkpoint_may_be_there_next_time(path: str, again: bool) -> None:
     test = restart_policy.make_path_test({"/work"}, ["out/*.pt"], "out/c-80")
     fact = rank(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'")
-    assert restart_policy.classify_ending([fact], 5.0, test)["again"] is again
+    assert restart_policy.classify_ending([fact], 5.0, test).again is again
 
 
 def test_a_program_that_ended_has_the_same_words_as_in_ps() -> None:
@@ -118,16 +118,16 @@ def test_a_program_that_ended_has_the_same_words_as_in_ps() -> None:
     killed = program(-9, killed=True, who="what started b's ranks")
     words = "what started b's ranks was ended by signal 9 (SIGKILL)"
     for facts in ([killed], [gone, killed], [rank(code=None, lost=True), killed]):
-        assert restart_policy.classify_ending(facts, 300.0)["why"] == words
+        assert restart_policy.classify_ending(facts, 300.0).why == words
     assert verdict.program_ended(killed.event, 3).startswith(words + " while 2 of 3 ")
     failed = rank("RuntimeError: x")
-    assert restart_policy.classify_ending([failed, killed], 300.0)["error"]
+    assert restart_policy.classify_ending([failed, killed], 300.0).error
 
 
 def test_memory_that_ran_out_at_once_runs_out_again() -> None:
     killed = rank(code=None, signal=9, hints=("oom-rank",))
-    assert not restart_policy.classify_ending([killed], 20.0)["again"]
-    assert restart_policy.classify_ending([killed], 2000.0)["again"]
+    assert not restart_policy.classify_ending([killed], 20.0).again
+    assert restart_policy.classify_ending([killed], 2000.0).again
 
 
 def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_between() -> None:

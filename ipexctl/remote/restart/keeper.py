@@ -463,7 +463,7 @@ class Keeper:
         if part is not None:
             well = part.well or part.finished
             ending = restart_policy.classify_ending(part.facts, part.seconds)
-            self.note(RunEnded("done" if well else ending["why"], well))
+            self.note(RunEnded("done" if well else ending.why, well))
         elif self.part is None:  # the ranks are on others
             self.note(RunEnded(SMALLER % self.name, False, cut_off=True))
         self.over = part is not None or self.part is None

@@ -161,14 +161,9 @@ class Leader:
             self.path_test(),
             has_spare=self.has_spare(reached),
         )
-        present = reached | set(parts) | set(end["lost"])
+        present = reached | set(parts) | set(end.lost)
         away = [host for host in self.record.hosts if host not in present]
-        if away:
-            end["why"] += "; not reached: %s" % ", ".join(away)
-        number = self.record.number
-        return AttemptEnded(
-            number, True, **end, lasted=lasted, complete=complete, number=last, away=away
-        )
+        return end.attempt_ended(self.record.number, True, lasted, complete, last, away)
 
     def has_spare(self, reached: "set[str]") -> bool:
         """Return whether a host can take the place of one that lacks what the others have."""
@@ -407,8 +402,8 @@ class Leader:
         starts after a user has stopped the run: not all hosts may have a supervisor to ask."""
         record = self.record
         if record.stopped:
-            end = restart_policy.make_ending(False, restart_policy.STOPPED)
-            return AttemptEnded(record.number, False, **end, lasted=0.0, complete="")
+            end = restart_policy.Ending(False, restart_policy.STOPPED)
+            return end.attempt_ended(record.number, False)
         for host in record.hosts:
             failed = states[host].failed if host in states else None
             if failed and failed.attempt == record.number:
@@ -423,8 +418,8 @@ class Leader:
         return None
 
     def in_vain(self, host: str, why: str) -> "AttemptEnded":
-        end = restart_policy.make_ending(True, "%s: %s" % (host, why), lost=[host])
-        return AttemptEnded(self.record.number, False, **end, lasted=0.0, complete="")
+        end = restart_policy.Ending(True, "%s: %s" % (host, why), lost=[host])
+        return end.attempt_ended(self.record.number, False)
 
     def find_port(self, states: "dict[str, HostReport]", host: str) -> "int | None":
         ready = states[host].ready if host in states else None

@@ -14,8 +14,6 @@ if MYPY:
     from collections.abc import Callable, Container, Iterable
     from typing import Any
 
-    Ending = dict[str, Any]  # fields of AttemptEnded
-
 AT_ONCE = 60.0  # seconds; a failure before that will probably repeat
 BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds to wait after 0, 1, ... such failures in a row
 STALLED = "--stall-action restart"
@@ -34,49 +32,74 @@ _RANK = re.compile(r"^\[rank\d+\]: ")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
+class Ending:
+    """How an attempt ended, and whether it may be repeated: what AttemptEnded says of the cause."""
+
+    def __init__(
+        self,
+        again: bool,
+        why: str,
+        error: str = "",
+        lost: "Iterable[str]" = (),
+        lacking: str = "",
+    ) -> None:
+        self.again, self.why, self.error, self.lacking = again, why, error, lacking
+        self.lost = sorted(set(lost))
+
+    def attempt_ended(
+        self,
+        attempt: int,
+        ran: bool,
+        lasted: float = 0.0,
+        complete: str = "",
+        number: int = 0,
+        away: "Iterable[str]" = (),
+    ) -> AttemptEnded:
+        """Return the line of the record. `complete`: the last complete checkpoint, with its
+        `number`; `away`: other hosts that were not reached then."""
+        why = "%s; not reached: %s" % (self.why, ", ".join(away)) if away else self.why
+        return AttemptEnded(
+            attempt, ran, self.again, why, self.error, self.lost, lasted, complete, number,
+            list(away), self.lacking,
+        )  # fmt: skip
+
+
 def classify_ending(
     facts: "list[Fact]",
     seconds: float,
     is_of_checkpoint: "Callable[[str], bool]" = lambda path: False,
     has_spare: bool = False,
-) -> "Ending":
-    """Return how an attempt ended, as fields of AttemptEnded. `facts`: those that ended it, in
+) -> Ending:
+    """Return how an attempt ended. `facts`: those that ended it, in
     order (remote/hub/judge.py); `is_of_checkpoint`: whether a path is one of a checkpoint;
     `has_spare`: whether another host can take the place of one that lacks a module or a file."""
     for event in (fact.event for fact in facts):
         if isinstance(event, run_events.EndAsked):
             stalled = event.by == STALLED
-            return make_ending(True, "it stood still") if stalled else make_ending(False, STOPPED)
+            return Ending(True, "it stood still") if stalled else Ending(False, STOPPED)
         if isinstance(event, run_events.TimedOut):
-            return make_ending(False, "--timeout")
+            return Ending(False, "--timeout")
         if isinstance(event, run_events.Abandoned):
-            return make_ending(False, "")
+            return Ending(False, "")
     lost = [fact.host for fact in facts if isinstance(fact.event, run_events.HostLost)]
     if lost:
-        return make_ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
+        return Ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
     programs = [fact.event for fact in facts if isinstance(fact.event, run_events.ProgramEnded)]
     killed = [program for program in programs if program.killed]
     for fact in facts:
         event = fact.event
         if isinstance(event, run_events.RankExited) and run_events.is_decisive(event):
             if killed and event.ended.lost:  # that took its wrapper along
-                return make_ending(True, describe_program(killed[0]))
+                return Ending(True, describe_program(killed[0]))
             ending = of_rank(event, fact.host, seconds, is_of_checkpoint)
-            if has_spare and not ending["again"] and is_lack_of_one_host(facts):
+            if has_spare and not ending.again and is_lack_of_one_host(facts):
                 return end_with_replacement(event, fact.host)
             return ending
         if isinstance(event, run_events.RankFrozen):
-            return make_ending(True, "a rank was stopped on %s" % fact.host)
+            return Ending(True, "a rank was stopped on %s" % fact.host)
         if isinstance(event, run_events.ProgramEnded):
-            return make_ending(True, describe_program(killed[0] if killed else event))
-    return make_ending(False, "how it ended is not known" if not facts else "it did not begin")
-
-
-def make_ending(
-    again: bool, why: str, error: str = "", lost: "Iterable[str]" = (), lacking: str = ""
-) -> "Ending":
-    hosts = sorted(set(lost))
-    return {"again": again, "why": why, "error": error, "lost": hosts, "lacking": lacking}
+            return Ending(True, describe_program(killed[0] if killed else event))
+    return Ending(False, "how it ended is not known" if not facts else "it did not begin")
 
 
 def is_lack_of_one_host(facts: "list[Fact]") -> bool:
@@ -88,11 +111,11 @@ def is_lack_of_one_host(facts: "list[Fact]") -> bool:
     return is_lack and len({host for host, _ in ranks}) == 1
 
 
-def end_with_replacement(event: run_events.RankExited, host: str) -> "Ending":
+def end_with_replacement(event: run_events.RankExited, host: str) -> Ending:
     """Return the end of an attempt that another host may complete in the place of this one."""
     error = find_error(event)
     why = "rank %s on %s: %s; a spare takes its place" % (event.rank, host, error)
-    return make_ending(True, why, describe_error(describe_code(event), error), lacking=host)
+    return Ending(True, why, describe_error(describe_code(event), error), lacking=host)
 
 
 def describe_program(event: run_events.ProgramEnded) -> str:
@@ -105,18 +128,18 @@ def of_rank(
     host: str,
     seconds: float,
     is_of_checkpoint: "Callable[[str], bool]",
-) -> "Ending":
+) -> Ending:
     """Return how a failed rank ended the attempt, and whether a restart can help."""
     end, ending, error = event.ended, describe_code(event), find_error(event)
     why = "rank %s on %s: %s" % (event.rank, host, error or ending)
     missing = _MISSING.match(error)
     is_curable = missing is not None and is_of_checkpoint(missing.group(1))
     if (_INCURABLE.match(error) and not is_curable) or _USAGE.match(find_last_line(event)):
-        return make_ending(False, "%s: a restart does not change that" % why)
+        return Ending(False, "%s: a restart does not change that" % why)
     if seconds < AT_ONCE and "oom-rank" in end.hints:
-        return make_ending(False, "%s: its memory ran out at once" % why)
+        return Ending(False, "%s: its memory ran out at once" % why)
     killed = end.signal == 9 or end.lost  # then its output does not show the cause
-    return make_ending(True, why, "" if killed else describe_error(ending, error))
+    return Ending(True, why, "" if killed else describe_error(ending, error))
 
 
 def find_last_line(event: run_events.RankExited) -> str:
