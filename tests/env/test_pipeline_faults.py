@@ -16,6 +16,7 @@ from rich.console import Console
 
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_relay import _Getter
+from ipexctl.common.install_answers import EnvChanged
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.remote.failure import Failure
@@ -199,8 +200,8 @@ def test_hosts_with_one_home_wait_as_long_as_the_files_take(builder: Builder, sh
         call.inbox.put(({"all": True}, b""))
     for thread in threads:
         thread.join(60)
-    assert {"built": True} in ended
-    assert {"built": False} in ended, ended
+    assert EnvChanged(True) in ended
+    assert EnvChanged(False) in ended, ended
 
 
 def test_who_waits_for_something_else_says_so() -> None:
