@@ -13,6 +13,12 @@ from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.sizes import format_bytes
 from ipexctl.blobs.blob_relay import Carrier, Moved, Tell
+from ipexctl.common.folder_answers import (
+    DatasetMade,
+    DatasetRemoved,
+    DatasetSame,
+    DatasetsHeld,
+)
 from ipexctl.data.dataset_transfer import Round, Transfer
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
@@ -154,7 +160,7 @@ def _push_result(name: str, tree: Tree, moved: Moved, recaps: tuple[HostResult, 
 
 def _predict_push(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostResult:
     fleet.connect(host)
-    if fleet.call(host, "data.datasets.look", name=name, key=tree.key).flag("same"):
+    if fleet.call(host, "data.datasets.look", name=name, key=tree.key).read(DatasetSame).same:
         return HostResult(host.name, HostState.OK, "was already there")
     amount = f"{format_bytes(tree.bytes)} in {len(tree.files):,} files"
     return HostResult(host.name, HostState.CHANGED, f"would be sent the missing part of {amount}")
@@ -221,25 +227,23 @@ class _Push:
         )
 
 
-def _push_recap(host: Host, answer: Answer, moved: Moved) -> HostResult:
-    dataset = answer.read(Held)
-    same = answer.get("same") is True
-    detail = f"{_outcome_text(answer, moved)}: {dataset.path}"
-    replaced = answer.get("replaced")
-    old = Answer(host.name, replaced).read(Held) if replaced else dataset
+def _push_recap(host: Host, made: DatasetMade, moved: Moved) -> HostResult:
+    dataset = core.read_held(host.name, made.dataset)
+    detail = f"{_outcome_text(made, moved)}: {dataset.path}"
+    old = core.read_held(host.name, made.replaced) if made.replaced else dataset
     other_source = old.source and old.source != dataset.source
     notes = (f"replaced {old}",) if other_source else ()
-    return HostResult(host.name, HostState.OK if same else HostState.CHANGED, detail, notes=notes)
+    state = HostState.OK if made.same else HostState.CHANGED
+    return HostResult(host.name, state, detail, notes=notes)
 
 
-def _outcome_text(answer: Answer, moved: Moved) -> str:
-    if answer.get("same") is True:
+def _outcome_text(made: DatasetMade, moved: Moved) -> str:
+    if made.same:
         return "was already there"
     sent = f"{format_bytes(moved.sent)} sent"
     if moved.passed:
         sent = f"{format_bytes(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
-    n = answer.get("repaired")
-    if isinstance(n, int) and n > 0:
+    if n := made.repaired:
         subject = "1 file was" if n == 1 else f"{n} files were"
         return f"{subject} changed or missing there, {sent}"
     return sent
@@ -275,34 +279,39 @@ def remove_dataset(
         going = DatasetList(matching, fleet.recaps())
         if agreed is None or not agreed(going):
             return RemovedDatasets(name, going.recaps, False, going, agreed is not None)
-        recaps = fleet.map_hosts(
-            lambda host: _removal_recap(
-                host, fleet.call(host, "data.datasets.remove", total=LONG, name=name)
-            )
-        )
+
+        def remove(host: Host) -> HostResult:
+            answer = fleet.call(host, "data.datasets.remove", total=LONG, name=name)
+            return _removal_recap(host, answer.read(DatasetRemoved))
+
+        recaps = fleet.map_hosts(remove)
         return RemovedDatasets(name, fleet.recaps(recaps), going=going)
 
 
 def _datasets_on_host(fleet: Fleet, host: Host) -> tuple[Held, ...]:
     fleet.connect(host)
-    return fleet.call(host, "data.datasets.list").value("data", tuple[Held, ...])
+    return _read_rows(host, fleet.call(host, "data.datasets.list"))
 
 
 def use_datasets(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
     """Return the host's versions of these datasets; they cannot be removed while the agent runs."""
     answer = agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
-    return answer.value("data", tuple[Held, ...])
+    return _read_rows(agent.host, answer)
 
 
-def _removal_recap(host: Host, answer: Answer) -> HostResult:
-    if answer["removed"] is not None:
-        size = answer.integer("removed")
-        return HostResult(host.name, HostState.CHANGED, f"{format_bytes(size)} removed")
-    if answer.get("used"):
+def _read_rows(host: Host, answer: Answer) -> tuple[Held, ...]:
+    return tuple(core.read_held(host.name, row) for row in answer.read(DatasetsHeld).data)
+
+
+def _removal_recap(host: Host, done: DatasetRemoved) -> HostResult:
+    if done.removed is not None:
+        text = f"{format_bytes(done.removed)} removed"
+        return HostResult(host.name, HostState.CHANGED, text)
+    if done.used:
         return HostResult(
             host.name, HostState.FAILED, "stays: a run is using it", slug="dataset-in-use"
         )
-    if answer.get("pushed"):
+    if done.pushed:
         return HostResult(
             host.name, HostState.FAILED, "stays: it is being pushed", slug="dataset-being-pushed"
         )

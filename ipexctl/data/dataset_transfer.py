@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.host_answer import Answer
 from ipexctl.blobs.blob_relay import Carrier, Moved, Tell
 from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
+from ipexctl.common.folder_answers import DatasetBusy, DatasetMade
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.project.folder_transfer import (
     SILENCE,
@@ -21,6 +21,7 @@ from ipexctl.project.folder_transfer import (
     TreeContents,
     ask_complete,
     ask_missing,
+    checked_kind,
     dropped_on_error,
 )
 from ipexctl.quick_dataclass import dataclass
@@ -51,7 +52,7 @@ class Transfer:
     asked: Mapping[str, Any]
     agent: Agent
     root: str
-    done: Answer | None = None
+    done: DatasetMade | None = None
     busy: bool = False
     missing: Sequence[int] = ()
     moved: Moved = Moved()
@@ -61,8 +62,9 @@ class Transfer:
         header = {**self._header, "wait": wait}
         with self._dropped_on_error():
             answer, self.missing = ask_missing(self.agent, self.bundle, header, MODULE)
-        self.busy = answer.get("busy") is True
-        self.done = None if self.busy or self.missing else answer
+            self.busy = isinstance(answer, DatasetBusy)
+            if not (self.busy or self.missing):
+                self.done = checked_kind(self.agent, answer, DatasetMade)
         return self
 
     def rounds(self) -> tuple[Round, ...]:
@@ -85,11 +87,11 @@ class Transfer:
             with self._dropped_on_error():
                 self.agent.call(f"{MODULE}.take", header, timeout=SILENCE, total=LONG)
 
-    def finish(self) -> Answer:
+    def finish(self) -> DatasetMade:
         with self._dropped_on_error():
-            return ask_complete(self.agent, self.bundle, self._header, MODULE)
+            return ask_complete(self.agent, self.bundle, self._header, MODULE, DatasetMade)
 
-    def bring_alone(self, carrier: Carrier, tell: Tell) -> Answer:
+    def bring_alone(self, carrier: Carrier, tell: Tell) -> DatasetMade:
         """Send everything to the host, once no other push to it is running."""
         if answer := self.begin(wait=True).done:
             return answer

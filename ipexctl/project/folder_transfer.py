@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.blobs.blob_store import Room, default_store, read_part, send_blobs
+from ipexctl.common.folder_answers import CopyMade, FilesMissing, FolderAnswer, ListUnknown
 from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
 from ipexctl.local.user_dirs import make_private
 from ipexctl.machines.agent import LONG, Agent
-from ipexctl.machines.wire.frames import Frame as Event
 from ipexctl.project.files.project_files import PACKED, ProjectFile, Tree
 from ipexctl.quick_dataclass import dataclass
 
@@ -29,6 +29,7 @@ KEPT = 64 << 20  # bytes of packs in memory; with more, all of them go to a temp
 SILENCE = 300.0
 
 Pair = tuple[str, int]  # sha256, size
+_Made = TypeVar("_Made", bound=FolderAnswer)
 
 
 class Contents(Protocol):
@@ -144,7 +145,7 @@ def _temporary_file() -> BinaryIO:
 class SentFolder:
     """`done`: the host's answer. `sent`: bytes of files that it lacked."""
 
-    done: Answer
+    done: CopyMade
     sent: int = 0
 
 
@@ -157,7 +158,7 @@ def send_folder(agent: Agent, bundle: TreeContents, request: Mapping[str, Any]) 
     with dropped_on_error(agent, MODULE, header):
         answer, missing = ask_missing(agent, bundle, header, MODULE)
         if not missing:
-            return SentFolder(answer)
+            return SentFolder(checked_kind(agent, answer, CopyMade))
         return send_rest(agent, bundle, header, missing)
 
 
@@ -171,7 +172,7 @@ def send_rest(
     room = Room(bundle.tree.bytes + small, len(bundle.tree.files))
     sent = send_blobs(agent, header["root"], blobs, bundle.read, lambda size: None, room)
     with_packs = {**header, "came": [pack.row for pack in packs]}
-    answer = ask_complete(agent, bundle, with_packs, MODULE)
+    answer = ask_complete(agent, bundle, with_packs, MODULE, CopyMade)
     return SentFolder(answer, sent - sum(pack.size for pack in packs) + small)
 
 
@@ -188,42 +189,47 @@ def dropped_on_error(agent: Agent, module: str, header: Mapping[str, Any]) -> It
 
 def ask_missing(
     agent: Agent, bundle: TreeContents, header: Mapping[str, Any], module: str
-) -> tuple[Answer, Sequence[int]]:
+) -> tuple[FolderAnswer, Sequence[int]]:
     """Have the host begin or continue with the tree. Returns its answer and the indices of the
     files that it lacks."""
-    tree = bundle.tree
-    bits = b""
-
-    def hear(event: Event) -> None:
-        nonlocal bits
-        if event.header.get("event") == "missing":
-            bits = event.body
-
-    op = f"{module}.make"
-    answer = agent.call(op, header, timeout=SILENCE, total=LONG, on_event=hear).done
-    if answer.get("lacks"):
+    tree, op = bundle.tree, f"{module}.make"
+    done = agent.call(op, header, timeout=SILENCE, total=LONG).done
+    if isinstance(answer := done.read(FolderAnswer), ListUnknown):
         number = agent.start(op, header, zlib.compress(tree.manifest, 1))
-        answer = agent.wait(number, timeout=SILENCE, total=LONG, on_event=hear).done
-    if "missing" not in answer:
+        done = agent.wait(number, timeout=SILENCE, total=LONG).done
+        answer = done.read(FolderAnswer)
+    if not isinstance(answer, FilesMissing):
         return answer, ()
-    missing = _set_bits(bits, len(tree.files))
-    if not missing or len(missing) != answer["missing"]:
-        raise answer.invalid_reply("which files it lacks")
-    return answer, missing
+    if missing := _set_bits(answer.bits, len(tree.files)):
+        return answer, missing
+    raise done.invalid_reply("which files it lacks")
 
 
 def ask_complete(
-    agent: Agent, bundle: TreeContents, header: Mapping[str, Any], module: str
-) -> Answer:
+    agent: Agent, bundle: TreeContents, header: Mapping[str, Any], module: str, kind: type[_Made]
+) -> _Made:
     """Have the host complete the tree after everything that it lacked was sent."""
-    answer, missing = ask_missing(agent, bundle, header, module)
-    if missing:
-        raise answer.invalid_reply("it lacks files that were sent")
-    return answer
+    answer, _ = ask_missing(agent, bundle, header, module)
+    return checked_kind(agent, answer, kind)
 
 
-def _set_bits(bits: bytes, count: int) -> tuple[int, ...]:
+def checked_kind(agent: Agent, answer: FolderAnswer, kind: type[_Made]) -> _Made:
+    """Return the answer if it says that the folder is there."""
+    if isinstance(answer, kind):
+        return answer
+    if isinstance(answer, FilesMissing):
+        why = "it lacks files that were sent"
+    else:
+        why = f"{type(answer).__name__} instead of {kind.__name__}"
+    raise Answer(agent.host.name, {}).invalid_reply(why)
+
+
+def _set_bits(text: str, count: int) -> tuple[int, ...]:
     """Return the indices of the set bits; () unless there are `count` bits."""
+    try:
+        bits = bytes.fromhex(text)
+    except ValueError:
+        return ()
     if len(bits) != (count + 7) // 8:
         return ()
     indices = tuple(i for i in range(8 * len(bits)) if bits[i // 8] >> i % 8 & 1)

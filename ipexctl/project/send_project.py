@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.folder_answers import ScriptFound
 from ipexctl.errors import InputError
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import Hashes
@@ -73,7 +74,7 @@ class Snapshot:
         """Create the snapshot on the host. `copies`: how many of the newest runs keep theirs."""
         request = {"root": root, "run_id": run_id, "cwd": self.project.cwd, "copies": copies}
         sent = folder_transfer.send_folder(agent, self.bundle, request)
-        return Sent(sent.done.path("cwd"), sent.sent, sent.done.text("mark"))
+        return Sent(sent.done.cwd, sent.sent, sent.done.mark)
 
     def holds(self, path: str) -> bool:
         tree = self.bundle.tree
@@ -104,7 +105,8 @@ class InPlace:
         home = Path.home()
         relative = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
         request = {"folder": os.fspath(self.folder), "home": relative, "script": self.script}
-        return Sent(agent.call("project.synced_folders.find_script", request).done.path("cwd"))
+        done = agent.call("project.synced_folders.find_script", request).done
+        return Sent(done.read(ScriptFound).cwd)
 
     def told(self, sent: int) -> str:
         return f"nothing is sent: ranks start in {self.folder} of their host"

@@ -11,6 +11,7 @@ from pathlib import Path
 from ipexctl.base import quoting
 from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
+from ipexctl.common.folder_answers import PathsAbsent
 from ipexctl.inventory.inventory import Host
 from ipexctl.inventory.nodeset import fold
 from ipexctl.machines.fleet import Fleet
@@ -64,9 +65,8 @@ def find_hosts_without(
 
     def lacking(host: Host) -> frozenset[str]:
         answer = fleet.call(host, "project.synced_folders.find_absent", paths=asked)
-        return frozenset(
-            asked[i] for i in answer.value("absent", tuple[int, ...]) if i < len(asked)
-        )
+        absent = answer.read(PathsAbsent).absent
+        return frozenset(asked[i] for i in absent if i < len(asked))
 
     absent = fleet.map_hosts(lacking, hosts) if asked else {}
     return {

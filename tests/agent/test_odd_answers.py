@@ -17,9 +17,20 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
+from ipexctl.blobs.blob_relay import Moved
 from ipexctl.common.blob_answers import BlobsAwaited, BytesArrived
 from ipexctl.common.copy_messages import PartFound
 from ipexctl.common.exchange_report import ExchangeReport, RankGroup, RankProcess
+from ipexctl.common.folder_answers import (
+    CopyMade,
+    DatasetBusy,
+    DatasetMade,
+    DatasetRemoved,
+    DatasetRow,
+    FilesMissing,
+    FolderAnswer,
+    ListUnknown,
+)
 from ipexctl.common.frames import HEAD
 from ipexctl.common.install_answers import EnvProof, ExistingEnv
 from ipexctl.common.port_answers import PortOpened
@@ -36,7 +47,7 @@ from ipexctl.common.run_events import (
     Usage,
 )
 from ipexctl.common.supervisor_messages import PartReport
-from ipexctl.data.data import _removal_recap
+from ipexctl.data.data import _push_recap, _read_rows, _removal_recap, use_datasets
 from ipexctl.errors import HostFailed
 from ipexctl.facts import speed_facts
 from ipexctl.inventory.inventory import Host
@@ -61,6 +72,8 @@ from tests.hostile.speaker import SPEAKER
 from tests.made import event_document
 
 SHA = "a" * 64
+KEY = "0123456789abcdef"
+HELD = DatasetRow("d", KEY, 1, 2, f"/r/data/d/{KEY}/files", "", "me@a:/d").document()
 BLOB = Blob("x", SHA, 3)
 
 # Answers each request with the next of `answers`: frames as (header, body).
@@ -122,6 +135,10 @@ def port(agent: Agent) -> object:
     return agent.call("facts.read_speed.serve").done.integer("port", 65535)
 
 
+def held(agent: Agent) -> object:
+    return use_datasets(agent, "/r", ["d"])
+
+
 def there(agent: Agent) -> object:
     return InPlace(Path("/x"), "t.py").bring(agent, "/r", "run").cwd
 
@@ -161,6 +178,9 @@ NAMED: list[tuple[Callable[[Agent], object], Frames, Frames, str]] = [
     (have, HAVE, done(missing="x"), f"'missing' {ODD_FORMAT}"),
     (put, GO, [[{"kind": "BlobsAwaited", "begins": [0]}, 0], GO[1]], f"'begins' {ODD_FORMAT}"),
     (put, GO, [GO[0], [{**ARRIVED, "bytes": 0.5}, 0], GO[1]], "'bytes' has an unexpected value"),
+    (there, done(cwd="/x"), done(cwd="x"), "'cwd' has an unexpected value"),
+    (held, done(data=[HELD]), done(data=[{**HELD, "files": "1"}]), f"'data' 'files' {ODD_FORMAT}"),
+    (held, done(data=[HELD]), done(data=[{**HELD, "name": "../x"}]), "the name of a dataset"),
 ]
 
 
@@ -185,9 +205,15 @@ def judged(said: Answer) -> object:
         raise AssertionError(look) from e
 
 
-KEY = "0123456789abcdef"
+def made_dataset(said: Answer) -> object:
+    made = said.read(FolderAnswer)
+    return _push_recap(Host("h"), made, Moved()) if isinstance(made, DatasetMade) else made
+
+
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
-    lambda a: _removal_recap(Host("h"), a): {"removed": 7},
+    lambda a: _removal_recap(Host("h"), a.read(DatasetRemoved)): {"removed": 7},
+    lambda a: _read_rows(Host("h"), a): {"data": [HELD]},
+    made_dataset: {"kind": "DatasetMade", "dataset": HELD, "same": False, "replaced": HELD},
     lambda a: proved_text(a.read(EnvProof)): {
         "torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2,
         "imported": ["x"],
@@ -322,23 +348,25 @@ def test_a_header_does_not_fill_the_memory():
 # --- files of a tree ---
 
 
-def lacks(*bits: int, count: object) -> list[Frames]:
+def lacks(*bits: int) -> list[Frames]:
     """What a host says that lacks these of the three files."""
-    return [[[{"event": "missing"}, list(bits)], [{"done": {"missing": count}}, 0]]]
+    return [done(**FilesMissing(bytes(bits).hex()).document())]
 
 
 @pytest.mark.parametrize(
     "evil",
     [
-        lacks(0b111, 0, count=3),
-        lacks(0b111, count=2),
-        lacks(0b11, count=3),
-        lacks(0b1111, count=4),
-        lacks(0b1000, count=1),
-        lacks(0, count=0),
-        lacks(count=0),
-        lacks(count=1),
-        lacks(1, count="1"),
+        lacks(0b111, 0),
+        lacks(0b1111),
+        lacks(0b1000),
+        lacks(0),
+        lacks(),
+        [done(kind="FilesMissing")],
+        [done(kind="FilesMissing", bits=7)],
+        [done(kind="FilesMissing", bits="0x")],
+        [done(cwd="/x", mark="")],
+        [done(**DatasetBusy().document())],
+        [done(**ListUnknown().document())] * 2,
     ],
 )
 def test_files_that_a_host_cannot_lack(tmp_path, evil):
@@ -348,9 +376,10 @@ def test_files_that_a_host_cannot_lack(tmp_path, evil):
         bundle: Any = TreeContents(tree, None)  # type: ignore[arg-type]
         return folder_transfer.send_folder(agent, bundle, {"root": "/r"}).done
 
-    good = [[[{"done": {"cwd": "/x"}}, 0]]]
+    made = CopyMade("/x", "m")
+    good = [done(**made.document())]
     first, down = both(tmp_path, good, evil, send)
-    assert (first, down.slug) == ({"cwd": "/x"}, "agent-reply-invalid")
+    assert (first, down.slug) == (made, "agent-reply-invalid")
 
 
 # --- files of a run ------------------------------------------------------------------------------

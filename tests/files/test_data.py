@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_outcome import HostState
+from ipexctl.common.folder_answers import FilesMissing
 from ipexctl.data import data, dataset_transfer
 from ipexctl.data.data_text import listed_text
 from ipexctl.data.rules import dataset_rules as core
@@ -283,7 +284,7 @@ def test_a_push_removes_what_cut_ones_have_left(agent: Agent, tmp_path: Path) ->
     tree = Tree((), (ProjectFile("x", 1, "b" * 64, False),))
     asked = {"root": str(root), "name": "set", "hub": "", "key": tree.key}
     number = agent.start("data.datasets.make", asked, zlib.compress(tree.manifest))
-    assert agent.wait(number).done == {"missing": 1}
+    assert agent.wait(number).done.read(FilesMissing).bits == "01"
     (cut := root / "data/set" / f".{key[:16]}").mkdir()
     assert "pushed" in stays(root)
     version = push(made(tmp_path / "set", x=b"1"), root).version

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.common.folder_answers import DatasetRow
 from ipexctl.data.rules import dataset_rules
 from ipexctl.data.rules.pulled_tree import (
     Content,
@@ -100,18 +100,13 @@ def test_patterns_choose_files(include: list[str], leave_out: list[str], left: l
 
 
 def test_a_joined_cache_is_beside_the_datasets_and_nowhere_else() -> None:
-    said = {
-        "files": 1,
-        "bytes": 1,
-        "name": "a",
-        "version": "0" * 16,
-        "path": "/r/data/a/" + "0" * 16 + "/files",
-    }
+    path = "/r/data/a/" + "0" * 16 + "/files"
+    row = DatasetRow("a", "0" * 16, 1, 1, path, "", "")
     home = "/r/data/.hubs/" + "1" * 16
-    assert Answer("h", {**said, "hub": home}).read(dataset_rules.Held).hub == home
+    assert dataset_rules.read_held("h", row.replace(hub=home)).hub == home
     for odd in ("/etc", "/r/data/.hubs/../x", home + "/y"):
         with pytest.raises(HostFailed):
-            Answer("h", {**said, "hub": odd}).read(dataset_rules.Held)
+            dataset_rules.read_held("h", row.replace(hub=odd))
 
 
 @pytest.mark.parametrize("offline", [True, False])

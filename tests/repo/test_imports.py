@@ -22,7 +22,8 @@ PURE = tuple(
     pages.page_shell stack user_code
     common.addresses common.attempt_record common.checkpoint_names common.checkpoint_reports
     common.control_questions common.copy_messages common.described_ends common.env_answers
-    common.exchange_report common.hub_orders common.install_answers common.journal_records
+    common.exchange_report common.folder_answers common.hub_orders common.install_answers
+    common.journal_records
     common.keeper_messages
     common.message common.restart_plan common.result_answers common.root_paths
     common.run_answers common.run_events common.run_orders common.secret_names common.sizes

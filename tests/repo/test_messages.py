@@ -24,6 +24,7 @@ from ipexctl.common import (
     copy_messages,
     env_answers,
     exchange_report,
+    folder_answers,
     hub_orders,
     install_answers,
     journal_records,
@@ -53,6 +54,7 @@ MODULES = (
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
     supervisor_messages, run_answers, result_answers,
     control_questions, blob_answers, port_answers, env_answers, install_answers,
+    folder_answers,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.typed_command import Typed
+from ipexctl.common.folder_answers import PathsAbsent
 from ipexctl.project.send_project import Project
 from ipexctl.remote.project.synced_folders import op_find_absent
 from ipexctl.run.local_arguments import (
@@ -106,4 +107,4 @@ def test_a_rank_that_did_not_find_its_file_is_answered_with_a_line_that_brings_i
 def test_a_host_says_only_of_what_is_certain_that_it_is_absent(tmp_path):
     (tmp_path / "link").symlink_to("link")  # a loop cannot be followed
     paths = [str(tmp_path), str(tmp_path / "none"), str(tmp_path / "link"), "/proc/version/x"]
-    assert op_find_absent(None, "~", paths) == {"absent": [1, 3]}
+    assert op_find_absent(None, "~", paths) == PathsAbsent([1, 3])

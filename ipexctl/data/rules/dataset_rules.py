@@ -5,12 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
-from ipexctl.base.host_answer import read_absolute_path
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.located_errors import ask_if_meant, nearest_word
 from ipexctl.base.quoting import quote
-from ipexctl.base.values import by, matching_text, plain
+from ipexctl.common.folder_answers import DatasetRow
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.dataset_names import data_variable_name
@@ -29,18 +28,21 @@ class Held:
     `version` is "" if no version is complete; `files` and `bytes` then count what is on the disk.
     """
 
-    name: str = field(metadata=by(matching_text(_NAME)))
-    version: str = field(metadata=by(matching_text(_VERSION)))
+    name: str
+    version: str
     files: int
     bytes: int
-    path: str = field(metadata=by(read_absolute_path))
+    path: str
     hub: str = ""
     old: int = 0  # older versions that runs used when this one was pushed
     parts: int = 0  # pushes that were interrupted or are active
-    # user@machine:folder that it was pushed from; "" unknown
-    source: str = field(default="", metadata=by(plain))
+    source: str = ""  # user@machine:folder that it was pushed from; "" unknown
 
     def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError("the name of a dataset")
+        if not _VERSION.fullmatch(self.version):
+            raise ValueError("the version of a dataset")
         parent = posixpath.dirname(self.path)
         hubs = posixpath.dirname(posixpath.dirname(parent)) + "/.hubs"
         folder, name = posixpath.split(self.hub)
@@ -51,6 +53,17 @@ class Held:
 
     def __str__(self) -> str:
         return f"version {self.version}" + f", pushed from {self.source}" * bool(self.source)
+
+
+def read_held(host: str, row: DatasetRow) -> Held:
+    """Return what the host says of a dataset. Raises HostFailed."""
+    try:
+        return Held(
+            row.name, row.version, row.files, row.bytes, row.path, row.hub, row.old, row.parts,
+            row.source,
+        )  # fmt: skip
+    except ValueError as e:
+        raise Answer(host, {}).invalid_reply(str(e)) from None
 
 
 def checked_name(name: str) -> str:

@@ -12,6 +12,7 @@ import stat
 import time
 
 from ipexctl.common.files import remove_path, rename_synced, sync_disk, write_atomic
+from ipexctl.common.folder_answers import DatasetMade
 from ipexctl.common.locks import is_named, try_lock
 from ipexctl.common.tolerant_reads import info_of
 from ipexctl.remote import root_folder
@@ -32,8 +33,8 @@ SOURCES = 4  # places of one content that are tried
 parts = {}  # type: dict[tuple[str, str], DatasetPart]  # what this agent makes, by folder and key
 
 
-def unchanged_summary(top: str, version: str) -> "dict[str, Any]":
-    return dict(dataset_versions.version_summary(top, version), same=True, repaired=0)
+def unchanged(top: str, version: str) -> DatasetMade:
+    return DatasetMade(dataset_versions.version_row(top, version), same=True)
 
 
 def claim_part(
@@ -196,11 +197,12 @@ class DatasetPart:
             size = sum(size for _, size in expected)
             raise root_folder.write_failure(e, self.root, size) from None
 
-    def complete_version(self, hub: "str | bool", source: "str | None") -> "dict[str, Any]":
-        """Make this version the current one, remove others, and return its summary."""
+    def complete_version(self, hub: "str | bool", source: "str | None") -> DatasetMade:
+        """Make this version the current one, and remove others."""
         is_repair = self.use is not None
         before = dataset_versions.current_version(self.top)
-        replaced = dataset_versions.version_summary(self.top, before) if before else None
+        is_other = before not in ("", self.version)
+        replaced = dataset_versions.version_row(self.top, before) if is_other else None
         try:
             self.bad = (self.bad or 0) + self.make_links(hub)
             self.write_file_list(source)
@@ -214,12 +216,9 @@ class DatasetPart:
         blobs.remove_blobs(self.root, {sha for _, sha, _, _ in self.tree["files"]})
         self.close()
         dataset_versions.remove_others(self.top, self.version)
-        summary = unchanged_summary(self.top, self.version)
-        if replaced and before != self.version:
-            summary["replaced"] = replaced
-        if is_repair:
-            return dict(summary, same=not self.bad, repaired=self.bad)
-        return dict(summary, same=False)
+        row = dataset_versions.version_row(self.top, self.version)
+        same = is_repair and not self.bad
+        return DatasetMade(row, same, self.bad if is_repair else 0, replaced)
 
     def make_links(self, hub: "str | bool") -> int:
         """Make the links; return how many were missing or wrong."""

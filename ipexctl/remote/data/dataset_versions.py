@@ -9,6 +9,7 @@ import stat
 import time
 
 from ipexctl.common.files import read_json, replace_link
+from ipexctl.common.folder_answers import DatasetRow
 from ipexctl.common.locks import try_lock
 from ipexctl.common.tolerant_reads import info_of, link_of, names_in
 from ipexctl.remote import disk_use, root_folder
@@ -106,33 +107,32 @@ def is_link(path: bytes, target: str) -> bool:
 # --- what is reported ----------------------------------------------------------------------------
 
 
-def dataset_summary(top: str) -> "dict[str, Any]":
+def dataset_row(top: str) -> DatasetRow:
     """Return what `data ls` shows of a dataset: its current version and other folders."""
     version = current_version(top)
     complete = complete_versions(top)
     if version:
-        summary = version_summary(top, version)
+        row = version_row(top, version)
     else:
-        files, size = disk_usage(top)
-        summary = {"version": "", "files": files, "bytes": size, "path": top, "hub": ""}
+        row = DatasetRow(os.path.basename(top), "", *disk_usage(top), path=top, hub="", source="")
     old = len(complete) - bool(version)
     unfinished = len(version_folders(top)) - len(complete)
-    return dict(summary, name=os.path.basename(top), old=old, parts=unfinished)
+    return row.replace(old=old, parts=unfinished)
 
 
-def version_summary(top: str, version: str) -> "dict[str, Any]":
+def version_row(top: str, version: str) -> DatasetRow:
     path = os.path.join(top, version)
     tree = read_tree(top, version)
     files = tree["files"]
-    return {
-        "name": os.path.basename(top),
-        "version": version,
-        "files": len(files),
-        "bytes": sum(size for _, _, size, _ in files),
-        "path": os.path.join(path, "files"),
-        "hub": hf_home_of(path),
-        "source": tree.get("source"),
-    }
+    return DatasetRow(
+        name=os.path.basename(top),
+        version=version,
+        files=len(files),
+        bytes=sum(size for _, _, size, _ in files),
+        path=os.path.join(path, "files"),
+        hub=hf_home_of(path),
+        source=tree.get("source") or "",
+    )
 
 
 def hf_home_of(path: str) -> str:

@@ -15,6 +15,14 @@ dataset_versions.py looks and removes, dataset_build.py builds and repairs.
 
 import os
 
+from ipexctl.common.folder_answers import (
+    DatasetBusy,
+    DatasetRemoved,
+    DatasetSame,
+    DatasetsHeld,
+    FolderAnswer,
+    ListUnknown,
+)
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.data import dataset_build, dataset_versions
@@ -23,8 +31,6 @@ from ipexctl.remote.project import synced_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.blobs.packs import Pack
     from ipexctl.remote.main import Call
 
@@ -40,14 +46,12 @@ def op_make(
     hub: "str | bool" = False,
     source: "str | None" = None,
     wait: bool = True,
-) -> "dict[str, Any]":
-    """{root, name, key, hub, source, wait}, body: the manifest, or nothing if it should be known
-    here. `source`: where it is pushed from, in words.
+) -> FolderAnswer:
+    """Make this version of the dataset. The body is the list of files, or nothing if it should be
+    known here. `source`: where it is pushed from, in words. Without `wait` the answer is
+    DatasetBusy if another push makes it.
 
-    -> once all is here, what op_list returns for it, with {same, repaired: files that differed from
-    what was pushed, replaced: what op_list returned before, for another version}; {lacks: true};
-    {missing: how many}, as in synced_folders.py; without `wait` also {busy: true}: another push
-    makes it. What is missing comes as blobs and by op_take, then this is asked again.
+    What is missing comes as blobs and by op_take, then this is asked again.
     """
     root = root_folder.prepare_root(root)
     with Heartbeat(call):
@@ -62,110 +66,99 @@ def make_dataset(
     hub: "str | bool",
     source: "str | None",
     wait: bool,
-) -> "dict[str, Any]":
+) -> FolderAnswer:
     """Place what this host has; complete the version, or report which files are missing."""
     top = dataset_versions.dataset_folder(root, name)
     is_begun = (top, key) in dataset_build.parts
     if not is_begun and dataset_versions.is_intact(top, key[:SHORT]):
-        return dataset_build.unchanged_summary(top, key[:SHORT])
+        return dataset_build.unchanged(top, key[:SHORT])
     tree = synced_folders.read_file_list(root, key, call.body)
     if tree is None:
-        return {"lacks": True}
+        return ListUnknown()
     part = dataset_build.claim_part(call, root, top, key, tree, wait)
     if isinstance(part, str):  # BUSY
-        return {"busy": True}
+        return DatasetBusy()
     if part is None:
-        return dataset_build.unchanged_summary(top, key[:SHORT])
+        return dataset_build.unchanged(top, key[:SHORT])
     missing = part.place_present_files()
     if not missing:
         return part.complete_version(hub, source)
-    return synced_folders.report_missing(call, missing, len(tree["files"]))
+    return synced_folders.missing_of(missing, len(tree["files"]))
 
 
 def op_take(
     call: "Call", root: str, name: str, key: str, packs: "list[Pack]", **make: object
-) -> "dict[str, Any]":
-    """{...as op_make, packs: [[sha256, size, packed, files], ...]} -> {}: put the files of packs
-    that have come as blobs in their places, and remove these blobs.
-
-    `files` is [[sha256, size], ...]: what a pack holds.
-    """
+) -> None:
+    """Put the files of packs that have come as blobs in their places, and remove these blobs."""
     root = root_folder.prepare_root(root)
     part = dataset_build.parts[dataset_versions.dataset_folder(root, name), key]
     with Heartbeat(call):
         for pack in packs:
             part.unpack_pack(pack)
     blobs.remove_blobs(root, [pack[0] for pack in packs])
-    return {}
 
 
-def op_drop(call: "Call", root: str, name: str, key: str, **make: object) -> "dict[str, Any]":
+def op_drop(call: "Call", root: str, name: str, key: str, **make: object) -> None:
     """Give up what op_make began: it will not be completed. A process that waits takes over."""
     part = dataset_build.parts.get(
         (dataset_versions.dataset_folder(root_folder.prepare_root(root), name), key)
     )
     if part is not None:
         part.close()
-    return {}
 
 
-def op_look(call: "Call", root: str, name: str, key: str) -> "dict[str, bool]":
-    """{root, name, key} -> {same: whether a push changes nothing}. Creates nothing."""
+def op_look(call: "Call", root: str, name: str, key: str) -> DatasetSame:
+    """Say whether a push would change nothing. Creates nothing."""
     if root_folder.is_absent(root):
-        return {"same": False}
+        return DatasetSame(False)
     root = root_folder.prepare_root(root)
     top = dataset_versions.dataset_folder(root, name, make=False)
     with Heartbeat(call):
-        return {"same": dataset_versions.is_intact(top, key[:SHORT])}
+        return DatasetSame(dataset_versions.is_intact(top, key[:SHORT]))
 
 
-def op_list(call: "Call", root: str) -> "dict[str, Any]":
-    """{root} -> {data: [...]}, including incomplete ones. Creates nothing, not even ROOT."""
+def op_list(call: "Call", root: str) -> DatasetsHeld:
+    """List all datasets, including incomplete ones. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
-        return {"data": []}
+        return DatasetsHeld([])
     root = root_folder.prepare_root(root)
     tops = [os.path.join(root, "data", name) for name in dataset_versions.dataset_names(root)]
-    return {"data": [dataset_versions.dataset_summary(top) for top in tops]}
+    return DatasetsHeld([dataset_versions.dataset_row(top) for top in tops])
 
 
-def op_use(call: "Call", root: str, names: "list[str]") -> "dict[str, Any]":
-    """{root, names} -> {data: [...]}: those that are here, locked until this agent ends. Several
-    caches of the Hugging Face Hub are joined."""
+def op_use(call: "Call", root: str, names: "list[str]") -> DatasetsHeld:
+    """Lock those that are here until this agent ends. Several caches of the Hugging Face Hub are
+    joined."""
     root = root_folder.prepare_root(root)
-    summaries = []
+    rows = []
     for name in names:
         top = dataset_versions.dataset_folder(root, name, make=False)
         version, lock = dataset_versions.lock_current(top)
         if lock is not None:
             held_locks.append(lock)
-            summaries.append(dataset_versions.version_summary(top, version))
-    hf_homes = [summary for summary in summaries if summary["hub"]]
+            rows.append(dataset_versions.version_row(top, version))
+    hf_homes = [row.hub for row in rows if row.hub]
     if len(hf_homes) > 1:
-        home = dataset_versions.join_hf_homes(root, [summary["hub"] for summary in hf_homes])
-        for summary in hf_homes:
-            summary["hub"] = home
-    return {"data": summaries}
+        home = dataset_versions.join_hf_homes(root, hf_homes)
+        rows = [row.replace(hub=home) if row.hub else row for row in rows]
+    return DatasetsHeld(rows)
 
 
-def op_remove(call: "Call", root: str, name: str) -> "dict[str, int | None]":
-    """{root, name} -> {removed: bytes or None, used: versions in use, pushed: unfinished ones}
-
-    Removes all versions or nothing.
-    """
+def op_remove(call: "Call", root: str, name: str) -> DatasetRemoved:
+    """Remove all versions or nothing."""
     root = root_folder.prepare_root(root)
     top = dataset_versions.dataset_folder(root, name, make=False)
-    nothing = {"removed": None, "used": 0, "pushed": 0}
     if not os.path.isdir(top):
-        return nothing
+        return DatasetRemoved()
     with open(os.path.join(root, "data", ".lock"), "w") as lock:
         blobs.wait_for_lock(call, lock.fileno())  # for another host with the same home
         if not os.path.isdir(top):
-            return nothing
+            return DatasetRemoved()
         size = dataset_versions.disk_usage(top)[1]
         busy = dataset_versions.retire_all(top)
         if busy:
             pushed = sum(name.startswith(".") for name in busy)
-            return dict(nothing, used=len(busy) - pushed, pushed=pushed)
+            return DatasetRemoved(used=len(busy) - pushed, pushed=pushed)
         dataset_versions.remove_folder(top)
         dataset_versions.remove_broken_hf_homes(root)
-    return dict(nothing, removed=size)
+    return DatasetRemoved(size)

@@ -15,6 +15,14 @@ import time
 import zlib
 
 from ipexctl.common.files import hash_of, write_atomic
+from ipexctl.common.folder_answers import (
+    CopyMade,
+    FilesMissing,
+    FolderAnswer,
+    ListUnknown,
+    PathsAbsent,
+    ScriptFound,
+)
 from ipexctl.common.tolerant_reads import changed_at
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
@@ -76,13 +84,11 @@ def op_make(
     cwd: str,
     copies: int = 1,
     came: "Sequence[packs.Pack]" = (),
-) -> "dict[str, Any]":
-    """{root, run_id, key, cwd, copies, came}, body: the manifest, or nothing if it should be known
+) -> FolderAnswer:
+    """Make the run's project copy. The body is the list of files, or nothing if it should be known
     here. `copies`: how many of the newest runs keep their project copies.
 
-    -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: how many}, after
-    {"event": "missing"} with a bit for each file. What is missing comes as blobs; the next request
-    names the packs that `came`, as packs.keep takes them.
+    What is missing comes as blobs; the next request names the packs that `came`.
 
     Hosts with one home share the run's folder. The first to ask makes it, until it is complete
     or op_drop; the others wait. They all find the same mark.
@@ -94,7 +100,7 @@ def op_make(
     claim = claims[run]
     tree = claim.tree or read_file_list(root, key, call.body)
     if tree is None:
-        return {"lacks": True}
+        return ListUnknown()
     try:
         packs.store_packs(root, came)
     except OSError as e:
@@ -109,7 +115,7 @@ def op_make(
     ]
     stored.touch(tree)
     if missing:
-        return report_missing(call, missing, len(tree["files"]))
+        return missing_of(missing, len(tree["files"]))
     place = lay_out(root, run, tree, stored, key, cwd)
     if came:  # not before: an old pack may hold files of this folder
         with blobs.lock_for_removal(root) as free:
@@ -123,30 +129,26 @@ def is_stored(root: str, stored: "packs.Packs", row: "ended_copy.Row") -> bool:
     return stored.has(sha, size) if size <= PACKED else blobs.has_blob(root, sha, size)
 
 
-def report_missing(call: "Call", missing: "list[int]", count: int) -> "dict[str, int]":
-    """Report which of `count` files are missing; one bit each, as a list can exceed a header."""
+def missing_of(missing: "list[int]", count: int) -> FilesMissing:
+    """Say which of `count` files are missing; one bit each, as a list can exceed a header."""
     bits = bytearray((count + 7) // 8)
     for i in missing:
         bits[i // 8] |= 1 << i % 8
-    call.emit({"event": "missing"}, bytes(bits))
-    return {"missing": len(missing)}
+    return FilesMissing(bits.hex())
 
 
-def op_drop(call: "Call", root: str, run_id: str, **make: object) -> "dict[str, Any]":
+def op_drop(call: "Call", root: str, run_id: str, **make: object) -> None:
     """Give up what op_make began: it will not be completed. Another host that waits takes over."""
     release_claims(run_folder(root_folder.prepare_root(root), run_id))
-    return {}
 
 
-def op_find_script(call: "Call", folder: str, home: str, script: str) -> "dict[str, str]":
-    """{folder, home, script} -> {cwd}: where the script is on this host, for --no-sync.
-
-    `home` is the folder's path below the user's home there, "" if it is not below it.
-    """
+def op_find_script(call: "Call", folder: str, home: str, script: str) -> ScriptFound:
+    """Find the script on this host, for --no-sync. `home`: the folder's path below the user's home
+    on the controller, "" if it is not below it."""
     folders = [folder] + ([os.path.join(os.path.expanduser("~"), home)] * bool(home))
     for path in map(encode_path, folders):
         if os.path.exists(os.path.join(path, encode_path(script)) if script else path):
-            return {"cwd": os.fsdecode(path)}
+            return ScriptFound(os.fsdecode(path))
     raise Failure(
         "there is no %s in %s" % (script or "folder", folder),
         "with --no-sync nothing is sent",
@@ -155,9 +157,9 @@ def op_find_script(call: "Call", folder: str, home: str, script: str) -> "dict[s
     )
 
 
-def op_find_absent(call: "Call", root: str, paths: "list[str]") -> "dict[str, list[int]]":
-    """{root, paths} -> {absent}: the indexes of those that certainly do not exist on this host."""
-    return {"absent": [i for i, path in enumerate(paths) if _is_absent(encode_path(path))]}
+def op_find_absent(call: "Call", root: str, paths: "list[str]") -> PathsAbsent:
+    """Say which paths certainly do not exist on this host."""
+    return PathsAbsent([i for i, path in enumerate(paths) if _is_absent(encode_path(path))])
 
 
 def _is_absent(path: bytes) -> bool:
@@ -236,7 +238,7 @@ def release_claims(run: str) -> None:
 
 def lay_out(
     root: str, run: str, tree: "Tree", stored: "packs.Packs", key: str, cwd: str
-) -> "dict[str, str]":
+) -> CopyMade:
     """Make the run's project copy from stored files, under its final name once it is complete."""
     size = sum(size for _, _, size, _ in tree["files"])
     root_folder.need_space(root, size, len(tree["files"]))
@@ -273,11 +275,11 @@ def rename_into_place(part: bytes, work: bytes) -> None:
             raise
 
 
-def place_of(run: str, cwd: str) -> "dict[str, str]":
+def place_of(run: str, cwd: str) -> CopyMade:
     work = os.fsencode(os.path.join(run, "work"))
     folder = checked_path_below(work, cwd) if cwd else work
     with open(os.path.join(run, "mark")) as file:
-        return {"cwd": os.fsdecode(folder), "mark": file.read()}
+        return CopyMade(os.fsdecode(folder), file.read())
 
 
 def fill_folder(
