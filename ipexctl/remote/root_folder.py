@@ -3,10 +3,9 @@
 import errno
 import json
 import os
-import shutil
 import stat
 
-from ipexctl.common.files import read_json
+from ipexctl.common.files import read_json, remove_path
 from ipexctl.common.folder_trust import has_acl, is_private_group, passed_folders
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.common.sizes import format_bytes
@@ -109,7 +108,7 @@ def make_root(root: str) -> None:
         write_mark(part, {"made": missing, "before": []})
         os.rename(part, root)
     except OSError:
-        shutil.rmtree(part, ignore_errors=True)
+        remove_path(part)
         if not os.path.isdir(root):  # otherwise another agent was first
             raise
 

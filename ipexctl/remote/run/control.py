@@ -7,7 +7,6 @@ answers nothing.
 """
 
 import errno
-import hashlib
 import json
 import os
 import socket
@@ -71,8 +70,7 @@ def socket_address(folder: str, nonce: str) -> str:
 
 def nonce_path(folder: str, host: str) -> str:
     """Return the file of a process's nonce, its id and its start; hosts may share the folder."""
-    short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
-    return os.path.join(folder, "sockets", short)
+    return os.path.join(folder, "sockets", os.path.basename(host) or "-")
 
 
 def account_that_holds(address: str) -> "int | None":

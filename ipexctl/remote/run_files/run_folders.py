@@ -12,8 +12,8 @@ RUN/attempts.HOST  the record of a run with keepers (attempt_lines.py)
 import fcntl
 import os
 import re
-import shutil
 
+from ipexctl.common.files import remove_path
 from ipexctl.common.locks import take_lock, try_lock
 from ipexctl.common.processes import environ_of, process_ids
 from ipexctl.common.tolerant_reads import changed_at, names_in
@@ -131,7 +131,7 @@ def sweep_run_folders(root: str) -> None:
         lock = lock_run(folder) if leftovers else None
         if lock is not None:
             for name in leftovers:
-                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+                remove_path(os.path.join(folder, name))
             os.close(lock)
 
 
