@@ -7,8 +7,8 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ipexctl.base.sizes import format_bytes
@@ -51,28 +51,32 @@ MAX_BYTES = 100 * 1000 * 1000
 PACKED = 256 * 1024  # files up to this size travel many in one frame
 
 
-NEVER_SENT = (*HISTORY, *CACHES, *ENVIRONMENTS)
-OF_NO_USE = (*NEVER_SENT, *MADE_BY_EDITORS)
-DATA_OR_TEXT = (*DATA, *TEXT)
+class _Globs:
+    """Names that any of some globs matches. They are compiled when needed: most commands look at no
+    files."""
+
+    def __init__(self, *globs: str) -> None:
+        self._globs = globs
+
+    @cached_property
+    def match(self) -> Callable[[str], re.Match[str] | None]:
+        return re.compile("|".join(fnmatch.translate(glob) for glob in self._globs)).match
 
 
-def _matches(name: str, globs: tuple[str, ...]) -> bool:
-    return bool(_pattern_of(globs).match(name))
-
-
-@cache  # compiled when needed: most commands look at no files
-def _pattern_of(globs: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(fnmatch.translate(glob) for glob in globs))
+_NEVER = _Globs(*HISTORY, *CACHES, *ENVIRONMENTS)
+_DATA, _TEXT, _MADE = _Globs(*DATA, *TEXT), _Globs(*TEXT), _Globs(*MADE)
+_TEXT_INSIDE = _Globs(*TEXT_INSIDE)
+_OF_NO_USE = _Globs(*HISTORY, *CACHES, *ENVIRONMENTS, *MADE_BY_EDITORS)
 
 
 def is_never_sent(name: str) -> bool:
     """Decide whether files and folders of this name are never sent."""
-    return _matches(name, NEVER_SENT) or is_secret_file(name)
+    return bool(_NEVER.match(name)) or is_secret_file(name)
 
 
 def is_of_no_use(name: str) -> bool:
     """Decide whether no run needs it, so that its exclusion by Git's rules is not mentioned."""
-    return _matches(name, OF_NO_USE)
+    return bool(_OF_NO_USE.match(name))
 
 
 def ignored_data(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> dict[str, int]:
@@ -92,16 +96,16 @@ def _is_data(path: str, place: str) -> bool:
     relative = path.removeprefix(prefix)
     file_name = posixpath.basename(relative)
     name = file_name.lower()
-    if is_made(relative) or is_never_sent(name) or not _matches(name, DATA_OR_TEXT):
+    if is_made(relative) or is_never_sent(name) or not _DATA.match(name):
         return False
-    if _matches(name, TEXT_INSIDE) and any(map(is_secret_stem, file_name.split("."))):
+    if _TEXT_INSIDE.match(name) and any(map(is_secret_stem, file_name.split("."))):
         return False
-    return "/" in relative or not _matches(name, TEXT)
+    return "/" in relative or not _TEXT.match(name)
 
 
 def is_made(path: str) -> bool:
     """Decide by the folders on its path whether a build or an earlier run made the file."""
-    return any(_matches(name, MADE) for name in path.lower().split("/")[:-1])
+    return any(_MADE.match(name) for name in path.lower().split("/")[:-1])
 
 
 # --- ignore files --------------------------------------------------------------------------------
