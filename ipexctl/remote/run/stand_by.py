@@ -4,11 +4,14 @@ others while the agent answers.
 """
 
 import ctypes  # noqa: F401
+import glob  # noqa: F401
 import os
+import shlex  # noqa: F401
+import shutil  # noqa: F401
 import socket
 import subprocess  # noqa: F401
 
-from ipexctl.common import frames
+from ipexctl.common import frames, supervisor_messages, watch_orders  # noqa: F401
 from ipexctl.remote.own_process import close_files
 from ipexctl.remote.run_files import journal, run_folders  # noqa: F401
 
