@@ -74,13 +74,6 @@ class Answer(dict[str, Any]):
     def text(self, name: str) -> str:
         return self.value(name, str)
 
-    def path(self, name: str) -> str:
-        """Return an absolute path."""
-        value = self.text(name)
-        if read_absolute_path(value) is None:
-            raise self.invalid_reply(f"{name!r} is not an absolute path")
-        return value
-
     def flag(self, name: str) -> bool:
         return self.value(name, bool)
 
@@ -91,10 +84,6 @@ class Answer(dict[str, Any]):
             return as_type(type_, self[name])  # type: ignore[no-any-return]
         except Odd as e:
             raise self.invalid_reply(f"{name!r}{e}") from None
-
-    def optional(self, name: str, type_: type[_T]) -> _T | None:
-        """Return a value of this type, or None for null."""
-        return None if self[name] is None else self.value(name, type_)
 
     def rows(self, name: str, kind: type[_T]) -> tuple[_T, ...]:
         """Return a list of what is known of each entry, which has at least the `needed` values."""

@@ -39,7 +39,7 @@ class EnvProof(Message):
 
     torch: str  # its version
     ranks: int  # that agreed
-    step: str  # in which a training step with IPEX succeeded: bf16; "" without IPEX
+    step: str  # the type of numbers of a training step that IPEX completed: bf16; "" without IPEX
     modules: "list[tuple[str, str]]"  # that were imported, torch first, with their versions
     imported: "list[Line]"  # other modules
 
