@@ -27,6 +27,7 @@ from tests.practice_hosts import (  # noqa: F401  fixtures, hooks of pytest
     rung,
     start_lab,
 )
+from tests.room import pytest_sessionstart  # noqa: F401  (a hook of pytest)
 from tests.tiers import (  # noqa: F401  hooks of pytest
     pytest_collection_modifyitems,
     pytest_deselected,

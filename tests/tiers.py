@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.room import say_full_disk
+
 # From the slowest to the fastest: the order in which they start.
 TIERS = {
     "soak": "soak tests",
@@ -98,7 +100,7 @@ def pytest_testnodedown(node: Any) -> None:
     LEFT_OUT.update(Counter(getattr(node, "workeroutput", {}).get("left_out", {})) - LEFT_OUT)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
     skipped: Counter[tuple[str, str]] = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         tier = next((t for t in TIERS if t in getattr(report, "keywords", ())), "")
@@ -111,3 +113,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {where}", yellow=True)
     for (tier, why), count in skipped.items():
         terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {why}", yellow=True)
+    if exitstatus and (full := say_full_disk()):
+        terminalreporter.write_line(full, yellow=True)

@@ -89,8 +89,10 @@ def test_parts_lack_what_none_of_them_has(parts, missing):
     [
         (3 << 30, 10 << 30, 1 << 30, True),
         (2 << 30, 10 << 30, (1 << 30) + 1, False),  # less than 1 GB would stay
-        (60 << 30, 1000 << 30, 11 << 30, False),  # less than 5 %
-        (62 << 30, 1000 << 30, 11 << 30, True),
+        (6 << 30, 80 << 30, (2 << 30) + 1, False),  # less than 5 %
+        (6 << 30, 80 << 30, 2 << 30, True),
+        (6 << 30, 1000 << 30, (1 << 30) + 1, False),  # less than 5 GB
+        (6 << 30, 1000 << 30, 1 << 30, True),
     ],
 )
 def test_a_disk_keeps_room(free, total, size, room):

@@ -18,7 +18,8 @@ if MYPY:
 
 KEPT = 2  # complete checkpoints of a run
 LAID_OUT = 0  # the number of one from which an attempt began; those of its own are higher
-LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its size
+# what copies leave of a disk: a part of its size, within these bounds (a large one is not full yet)
+LEFT_SHARE, LEFT_LEAST, LEFT_MOST = 0.05, 1 << 30, 5 << 30
 # of torch.distributed.checkpoint, Trainer and Accelerate: the file that ends a checkpoint, and what
 # is written early or on every host
 ENDS = (
@@ -97,4 +98,8 @@ def choose_kept(manifests: "dict[int, Manifest]") -> "set[int]":
 
 
 def has_room(free: int, total: int, size: int) -> bool:
-    return free - size >= max(LEAST_FREE, LEAST_SHARE * total)
+    return free - size >= must_stay_free(total)
+
+
+def must_stay_free(total: int) -> int:
+    return min(max(LEFT_LEAST, int(LEFT_SHARE * total)), LEFT_MOST)

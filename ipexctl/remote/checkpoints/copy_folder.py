@@ -150,7 +150,8 @@ class CopyFolder:
         disk = os.statvfs(self.folder)
         free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         if size and not checkpoint_rules.has_room(free, total, size):
-            why = "less than 5 %% or 1 GB of the disk would stay free in %s" % self.folder
+            left = format_bytes(checkpoint_rules.must_stay_free(total))
+            why = "less than %s of the disk would stay free in %s" % (left, self.folder)
             raise Failure("no room for a copy of %s" % format_bytes(size), why, slug="no-space")
 
     # -- complete checkpoints --
