@@ -29,6 +29,7 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 EXIT_NO_READER = 141  # as shells report a program that SIGPIPE ended
 
+LEAVE_OUT = "leave it out"  # what a hint begins with if the rest of the line is accepted
 _LINE_ENDS = ("Zl", "Zp")  # U+2028 and U+2029
 _PRECEDENCE = (
     EXIT_BUG,
@@ -73,6 +74,8 @@ class IpexctlError(Exception):
         # a typed word, or a part of it, and the right one; ("", option): the option is missing
         self.meant = ("", "")
         self.meant_at = ("", 0, 0)  # file, line and column of that word, if a file has it
+        self.surplus: tuple[str, ...] = ()  # typed words, one after the other, to leave out
+        self.folder = ""  # where the command has to be typed
         self.fewer = (0, 0)  # with too many ranks: how many fit, and on each host (0: not a limit)
         super().__init__(self.what)
 
@@ -81,6 +84,12 @@ class IpexctlError(Exception):
         file, line and column; nothing if `right` is empty. The command line shows the corrected
         command, or the one that corrects the file."""
         self.meant, self.meant_at = ((wrong, right), at) if right else (("", ""), ("", 0, 0))
+        return self
+
+    def with_surplus(self: E, words: Iterable[str], folder: str = "") -> E:
+        """Add typed words without which the command is accepted, in this folder if one is given.
+        The command line shows that."""
+        self.surplus, self.folder = tuple(words), folder
         return self
 
     def with_fewer(self: E, ranks: int, per_host: int = 0) -> E:

@@ -304,6 +304,44 @@ def test_what_is_here_is_offered_in_place_of_what_is_not(typed, tmp_path, line, 
 
 
 @pytest.mark.parametrize(
+    ("line", "corrected"),
+    [
+        ("run torchrun --nproc-per-nod 1 t.py", "run torchrun --nproc-per-node 1 t.py"),
+        ("run torchrun --nproc_per_nod=1 t.py", "run torchrun --nproc-per-node=1 t.py"),
+        ("run mpirun --bnid-to core -np 3 t.py", "run mpirun --bind-to core -np 3 t.py"),
+        ("run -ppn 1 mpirun -mca btl tcp python t.py", "run -ppn 1 mpirun python t.py"),
+        # several mistakes: all of them, or none
+        ("run torchrun --nproc_per_node=gpu --nnodes=1:3 t.py",
+         "run torchrun --nproc_per_node=auto --nnodes=3 t.py"),
+        ("run accelerate launch --multi_gpu --mixed_precision fp8 t.py",
+         "run accelerate launch --mixed_precision bf16 t.py"),
+        ("run mpirun --bnid-to core --zzz 3 t.py", None),
+        ("run srun -N 2 --mpi=pmi2 python t.py --lr 1", "run python t.py --lr 1"),
+        ("run mpirun -n 2 numactl -C 0 t.py", "run mpirun -n 2 t.py"),
+        ("run nohup torchrun --nproc-per-nod 2 t.py", "run torchrun --nproc-per-node 2 t.py"),
+        ("run srun hostname", None),
+        ("run mpirun -n 2", "run mpirun -n 2 t.py"),
+        ("run torch.distributed.run t.py", "run -m torch.distributed.run t.py"),
+        ("run mpirun -wdir no-folder t.py", None),
+    ],
+)  # fmt: skip
+def test_a_pasted_line_is_offered_as_it_is_accepted(typed, tmp_path, line, corrected) -> None:
+    (tmp_path / "t.py").touch()
+    done = typed(*line.split())
+    lines = offered(done.stderr)
+    assert (done.returncode, lines[0][:1] == "#") == (2, corrected is None), done.stderr
+    if corrected:
+        assert (lines[0], why_not_pastable(lines[0])) == (f"ipexctl {corrected}", "")
+
+
+def test_a_line_with_another_folder_is_offered_there(typed, tmp_path) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b/t.py").touch()
+    (first, *_) = offered(typed("run", "mpirun", "-wdir", "a b", "python", "t.py").stderr)
+    assert (first, why_not_pastable(first)) == ("cd 'a b' && ipexctl run mpirun python t.py", "")
+
+
+@pytest.mark.parametrize(
     "line", ["data push nothing", "install -r reqs.txt", "run -f hosts t.py", "init", "run t.py"]
 )
 def test_no_placeholder_is_offered_as_a_command(typed, line) -> None:

@@ -179,6 +179,15 @@ def rewrite_args(args: list[str], kind: str) -> list[str]:
     return list(rewrite(args)) if rewrite else args
 
 
+def _read_launcher(words: list[str]) -> None:
+    """Raise InputError if the words are a launcher's line that is refused; print nothing."""
+    import io
+    from contextlib import redirect_stderr
+
+    with redirect_stderr(io.StringIO()):  # the note about what replaces the launcher
+        rewrite_args(words, "pasted")
+
+
 def _spell_for_click(args: list[str]) -> list[str]:
     """Rewrite words for Click: `help`, MPI's one-dash words, --ipex without a version."""
     if args[:1] == ["help"]:
@@ -191,12 +200,16 @@ def _spell_for_click(args: list[str]) -> list[str]:
 
 def report_error(e: IpexctlError) -> None:
     """Print an error on stderr; with `--json` also on stdout for programs."""
-    if any(e.meant):
+    if e.slug == "script-not-given":
+        from ipexctl.local.corrected_command import commands_with_script
+
+        e.hint = "\n".join(commands_with_script(sys.argv[1:])) or e.hint
+    if any(e.meant) or e.surplus:
         from ipexctl.local.corrected_command import add_corrected_command
 
         words = sys.argv[1:]
         has_script = bool(words) and declaration_of(words[0]).pasted is not None
-        add_corrected_command(e, words, has_script=has_script)
+        add_corrected_command(e, words, has_script=has_script, read=_read_launcher)
     with suppress(BrokenPipeError):
         _print_error(e)
         if streams.errors_as_json:

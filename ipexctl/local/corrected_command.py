@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.retry_command import without_secrets
-from ipexctl.errors import InputError, IpexctlError
+from ipexctl.errors import LEAVE_OUT, InputError, IpexctlError
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.typed_runs import list_typed_runs
 
@@ -23,15 +24,47 @@ if TYPE_CHECKING:
 
 _USUAL_SCRIPTS = ("train", "main", "run")  # how names of scripts to start begin
 _MOST_SCRIPTS = 2
+_MOST_MISTAKES = 8  # of one line
 _PLAIN = re.compile(r"[\w.-]+")  # words that sed takes as they are
 _PART = r"(?<![\w.-])%s(?![\w.-])"  # a name in a list or pattern, but not a part of another name
 
 
-def add_corrected_command(error: IpexctlError, words: Sequence[str], *, has_script: bool) -> None:
+def add_corrected_command(
+    error: IpexctlError,
+    words: Sequence[str],
+    *,
+    has_script: bool,
+    read: Callable[[list[str]], object] = list,
+) -> None:
     """Put the corrected command line before the other lines of the error's hint. `words`: those
-    typed after `ipexctl`; `has_script`: they may end with a script and its arguments."""
-    if command := _corrected_line(error, words, has_script=has_script):
-        error.hint = f"{command}\n{error.hint}".rstrip("\n")
+    typed after `ipexctl`; `has_script`: they may end with a script and its arguments; `read` raises
+    InputError for words with another mistake, which is corrected, too."""
+    if error.meant_at[0]:
+        command = _correct_file(error, words)
+    else:
+        corrected = _correct_words(error, words, has_script=has_script)
+        command = _spell(_correct_others(corrected, read, has_script=has_script))
+    if command and error.folder:
+        command = f"{quote_for_pasting(('cd', error.folder))} && {command}"
+    if command and os.path.isdir(error.folder or "."):
+        others = error.hint.removeprefix(LEAVE_OUT).lstrip(",; ")
+        error.hint = f"{command}\n{others}".rstrip("\n")
+
+
+def _correct_others(
+    words: list[str], read: Callable[[list[str]], object], *, has_script: bool
+) -> list[str]:
+    """Return the words with the mistakes corrected that were hidden by the first one; [] if one of
+    them cannot be."""
+    for _ in range(_MOST_MISTAKES):
+        try:
+            read(words)
+        except IpexctlError as e:
+            if e.meant_at[0] or not (words := _correct_words(e, words, has_script=has_script)):
+                return []
+        else:
+            return words
+    return []
 
 
 def with_corrected_commands(
@@ -57,12 +90,20 @@ def with_corrected_commands(
 def _corrected_line(
     error: IpexctlError | HostDown, words: Sequence[str], *, has_script: bool
 ) -> str:
-    wrong, right = error.meant
     if error.meant_at[0]:
         return _correct_file(error, words)
+    return _spell(_correct_words(error, words, has_script=has_script))
+
+
+def _correct_words(
+    error: IpexctlError | HostDown, words: Sequence[str], *, has_script: bool
+) -> list[str]:
+    wrong, right = error.meant
+    if isinstance(error, IpexctlError) and error.surplus:
+        return _leave_out(words, error.surplus)
     if wrong:
-        return corrected_command(words, wrong, right)
-    return _spell(_add_option(words, right, has_script=has_script))
+        return _replace_word(words, wrong, right)
+    return _add_option(words, right, has_script=has_script)
 
 
 def corrected_command(words: Sequence[str], wrong: str, right: str) -> str:
@@ -189,6 +230,13 @@ def _replace_word(words: Sequence[str], wrong: str, right: str) -> list[str]:
     ((i, match),) = matches
     word = words[i][: match.start()] + right + words[i][match.end() :]
     return [*words[:i], word, *words[i + 1 :]]
+
+
+def _leave_out(words: Sequence[str], surplus: Sequence[str]) -> list[str]:
+    """Return the words without these; [] unless they stand in exactly one place."""
+    size = len(surplus)
+    places = [i for i in range(len(words)) if [*words[i : i + size]] == [*surplus]]
+    return [*words[: places[0]], *words[places[0] + size :]] if len(places) == 1 else []
 
 
 def _add_option(words: Sequence[str], option: str, *, has_script: bool) -> list[str]:

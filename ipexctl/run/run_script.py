@@ -25,12 +25,14 @@ from ipexctl.local.import_roots import import_roots
 from ipexctl.local.nearest_file import Note
 from ipexctl.local.project_lock import env_choice_of
 from ipexctl.local.run_options import RunOptions
+from ipexctl.local.shipped_tables import known_launchers
 from ipexctl.project import send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.launchers import not_scripts
+from ipexctl.user_code.launchers.pasted_line import words_before_python
 from ipexctl.user_code.source import PythonSource
 
 _MOST_NAMED = 8  # scripts
@@ -125,9 +127,11 @@ def _find_script(options: RunOptions) -> Script:
     if options.module or not os.path.isfile(options.script):
         why, hint = not_scripts.explain_not_script((options.script, *options.args))
         if why:
-            raise InputError(
+            error = InputError(
                 f"{options.script} is not a Python script", why=why, hint=hint, slug="not-a-script"
             )
+            words = (options.script, *options.args)
+            raise error.with_surplus(words_before_python(words, known_launchers()))
     if options.module:
         project = (
             send_project.Project(cwd) if options.no_sync else send_project.project_of(cwd, cwd)
@@ -200,7 +204,7 @@ def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
         why=f"looked in {Path.cwd() / typed.parent}",
         hint=hint,
         slug="script-missing",
-    )
+    ).with_meant("", "-m" if known_launchers().of_module(str(typed)) else "")
 
 
 def _same_name_elsewhere(name: str) -> list[str]:

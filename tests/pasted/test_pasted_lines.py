@@ -225,7 +225,7 @@ EACH = [(one, flag) for one in known_launchers().all for flag in one.flags]
 def _value(flag: Flag) -> str:
     known = {
         r"\.|\./": ".", r"ppr:(\d+):node(?::.*)?": "ppr:2:node", r"\d+": "2", "[^:]+": "a",
-        r"(\d+)(?::\1)?": "2", r"\d+:\d+": "1:2", r"[1-9]\d*": "2",
+        r"(\d+)(?::\1)?": "2", r"\d+:(\d+)": "1:2", r"[1-9]\d*": "2",
         "": "x:0/1" if flag.becomes == "refused" else "7",
         "(?:core|slot|hwthread|numa|socket|package|l3cache|node)(?::.*)?": "core",
     }  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ipexctl.base import toml
+from ipexctl.errors import LEAVE_OUT
 from ipexctl.quick_dataclass import dataclass
 
 MEANINGS = frozenset(
@@ -33,6 +34,18 @@ class Flag:
     upper: bool = False
     why: str = ""
     type: str = ""
+    instead: str = ""
+    enters: bool = False
+
+    @property
+    def can_be_left_out(self) -> bool:
+        return self.becomes == "refused" and (self.enters or self.type.startswith(LEAVE_OUT))
+
+    def value_instead(self, taken: str) -> str:
+        """Return the value to type instead of a refused one, of which `taken` is the part that
+        `value` takes; "" without one."""
+        has_part = self.value and re.compile(self.value).groups
+        return self.instead or (taken if has_part else "")
 
     def accept_value(self, value: str) -> str | None:
         """Return the part of a value that is used; None if this entry does not apply to it."""

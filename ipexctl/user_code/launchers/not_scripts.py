@@ -31,7 +31,7 @@ _SHELL = (
 )
 _STARTS = (
     "ipexctl run starts the ranks on every host, and pins them, itself",
-    "ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+    "# -n sets the number of ranks, -ppn that of each host",
 )
 _SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
@@ -52,6 +52,11 @@ def meant_by_file(name: str, head: str) -> tuple[str, str]:
         return "it is a notebook", f"jupyter nbconvert --to script {file}"
     shell = _SHELL_HEAD.match(head) if head.startswith("#!") else name.endswith(_SHELL_NAMES)
     return (_SHELL[0], _SHELL[1].format(file=file)) if shell else ("", "")
+
+
+def starts_others(words: Sequence[str]) -> bool:
+    """Decide whether a program only starts the one that follows in the words, as srun does."""
+    return explain_not_script(words) == _STARTS
 
 
 def explain_not_script(words: Sequence[str]) -> tuple[str, str]:

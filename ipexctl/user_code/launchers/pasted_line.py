@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field
 
-from ipexctl.base.located_errors import did_you_mean
+from ipexctl.base.located_errors import ask_if_meant, nearest_word
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
@@ -26,7 +27,7 @@ from ipexctl.user_code.launchers.line_request import (
     nest_requests,
     request_of,
 )
-from ipexctl.user_code.launchers.not_scripts import explain_not_script
+from ipexctl.user_code.launchers.not_scripts import explain_not_script, starts_others
 
 _ELSE = "leave it out, or use -n, -ppn, -f, -H, -l, -x or --env of ipexctl run   # see its --help"
 MOST_PROGRAMS = 6  # with env and python between two launchers
@@ -78,6 +79,17 @@ def read_pasted_line(
     return _Reader(launchers).read_words(words, match) if match else None
 
 
+def words_before_python(words: Sequence[str], launchers: Launchers) -> Sequence[str]:
+    """Return a program such as srun or numactl and its options, if a Python script, or a launcher
+    of one, follows; else ()."""
+    rests = (i for i in range(1, len(words)) if _starts_python(words[i:], launchers))
+    return words[: next(rests, 0)] if starts_others(words) else ()
+
+
+def _starts_python(words: Sequence[str], launchers: Launchers) -> bool:
+    return words[0].endswith(".py") or launchers.find_launcher(words) is not None
+
+
 def is_launch(words: Sequence[str], launchers: Launchers) -> bool:
     """Decide whether a command starts ranks, also if `read_pasted_line` refuses it."""
     match = launchers.find_launcher(words)
@@ -106,7 +118,7 @@ class _Reader:
             if len(self.requests) == MOST_PROGRAMS or len(self.starters) > 2:
                 raise InputError(
                     "ipexctl run reads at most two launchers, one inside the other",
-                    hint="ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+                    hint="# leave out the outer one",
                     slug="too-many-launchers",
                 )
             if launcher.starts == "command" and launcher.starts_ranks and ":" in words:
@@ -134,7 +146,7 @@ class _Reader:
         if not words:
             raise InputError(
                 f"{request.who}: the script is missing",
-                hint=f"ipexctl run {request.who} ... SCRIPT",
+                hint=f"# ipexctl run {request.who} ... SCRIPT",
                 slug="script-not-given",
             )
         if request.is_module:
@@ -149,9 +161,9 @@ class _Reader:
             raise InputError(
                 f"{request.who} starts {program}, which is not a Python script",
                 why=why or "ipexctl run starts Python and the ranks on every host itself",
-                hint=hint or "ipexctl run ... SCRIPT   # or: -m MODULE",
+                hint=hint or "# ipexctl run ... SCRIPT, or -m MODULE",
                 slug="not-a-script",
-            )
+            ).with_surplus(words_before_python(words, self.launchers))
         return inner
 
 
@@ -213,24 +225,31 @@ class _Options:
     def _unknown_option_error(self, word: str) -> InputError:
         name = word.partition("=")[0]
         names = [name for flag in self.launcher.flags for name in flag.names]
-        guess = did_you_mean(self.launcher.normalize_option(name), names)
+        near = nearest_word(self.launcher.normalize_option(name), names)
+        if self.launcher.any_dashes and name.startswith("--"):
+            near = near and f"-{near}"
         return InputError(
-            f"{self.name}: unknown option {name}{guess}",
+            f"{self.name}: unknown option {name}{ask_if_meant(near)}",
             why=f"ipexctl run replaces {self.name} and rejects options that it does not know",
             hint=_ELSE,
             slug="launcher-option-unknown",
-        )
+        ).with_meant(name, near)
 
     def _take_option(self, given: Given) -> None:
         """Take an option. Raises InputError if it is unsupported."""
         flag, value, typed = given.flag, given.value, given.typed
         if flag.becomes == "refused":
-            raise InputError(
+            error = InputError(
                 f"{self.name} {typed} is not supported here",
                 why=flag.why,
                 hint=flag.type,
                 slug="launcher-option-unsupported",
             )
+            words = shlex.split(typed)
+            if flag.can_be_left_out:
+                error.with_surplus(words, value if flag.enters else "")
+            name, sign, attached = words[-1].partition("=")
+            raise error.with_meant(attached if sign else name, flag.value_instead(value))
         if flag.becomes in COUNTS and not re.fullmatch(NUMBER, value):
             raise InputError(
                 f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
