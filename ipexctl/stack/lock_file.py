@@ -194,11 +194,11 @@ def parse_lock(text: str, source: str, *, remedy: str = "") -> Lock:
         packages = sorted((_read_wheel(p) for p in raw["package"]), key=lambda p: p.name)
         _each_once(packages)
         return Lock(
-            row=_read_text(stack["row"]),
-            torch=_read_text(stack["torch"]),
-            mpi=_read_text(stack["mpi"]),
-            python=_read_text(stack["python"]),
-            platform=_read_text(stack["platform"]),
+            row=_read_word(stack["row"]),
+            torch=_read_word(stack["torch"]),
+            mpi=_read_word(stack["mpi"]),
+            python=_read_word(stack["python"]),
+            platform=_read_word(stack["platform"]),
             packages=tuple(packages),
             uv=_read_wheel(raw["uv"]),
             requirements=tuple(_read_requirement(t) for t in stack.get("requirements", ())),
@@ -257,7 +257,14 @@ def _read_package(raw: Mapping[str, Any], pattern: re.Pattern[str]) -> LockedPac
 def _read_requirement(value: Any) -> str:
     from packaging.requirements import Requirement
 
-    Requirement(_read_text(value))
+    if Requirement(_read_text(value)).url:  # uv would start git for it, on any address
+        raise ValueError(f"{value!r} is a path or URL, not a package name and version")
+    return str(value)
+
+
+def _read_word(value: Any) -> str:
+    if not _read_text(value).isprintable():
+        raise ValueError(f"{value!r} has characters that are not printable")
     return str(value)
 
 

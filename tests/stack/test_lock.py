@@ -141,6 +141,13 @@ BROKEN = [
     (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
     (render_lock(TOLD).replace('"numpy<3"', "3"), "3 is not text"),
     (render_lock(TOLD).replace('"numpy<3"', '"-e ."'), "-e ."),
+    (render_lock(TOLD).replace("numpy<3", "x @ git+ssh://host/x"), "is a path or URL"),
+    (
+        render_lock(TOLD).replace("numpy<3", "x @ file:///x ; python_version>'3'"),
+        "is a path or URL",
+    ),
+    (render_lock(replace(LOCK, row="torch\nnode09: ok")), "not printable"),
+    (render_lock(replace(LOCK, python="3.11\x1b[2J")), "not printable"),
     (TEXT + "<<<<<<< HEAD\n", "nvalid"),
     # tomli's own words before Python 3.11
     (
