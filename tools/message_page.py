@@ -22,6 +22,7 @@ from ipexctl.common import (
     install_answers,
     keeper_messages,
     port_answers,
+    removal_answers,
     restart_plan,
     result_answers,
     run_answers,
@@ -55,6 +56,7 @@ SECTIONS = (
     ("Where a host listens", port_answers, "For the other hosts of a command."),
     ("What a host answers about an environment", env_answers, "To `run`, `shell` and `env exec`."),
     ("What a host answers during an install", install_answers, "And to `env diff`."),
+    ("What a host answers about what it keeps", removal_answers, "To `env`, `prune`, `remove`."),
     ("Copies of checkpoints", copy_messages, "With `--checkpoints`: what is said and ordered."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )

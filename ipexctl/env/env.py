@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ipexctl.base.host_outcome import HostResult, PerHost
 from ipexctl.common.install_answers import EnvDrift
+from ipexctl.common.removal_answers import EnvsRemoved
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.install.rollback import read_host_envs
@@ -19,7 +20,7 @@ from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.stack import env_list as core
-from ipexctl.stack.env_list import Drift, HostEnvs, still_named_envs, use_of
+from ipexctl.stack.env_list import Drift, HostEnvs, still_named_envs, title_of, use_of
 
 
 @dataclass(frozen=True)
@@ -145,26 +146,7 @@ def remove_environments(
             raise InputError(message, hint="ipexctl env ls", slug="env-unknown")
 
         def one(host: Host, *, check: bool) -> Removal:
-            on_host = all_hosts[host]
-            if not on_host.envs and not on_host.blobs:
-                return Removal(host.name, (), (), 0, 0)  # there may be no root: make none
-            named = still_named_envs(on_host, choice)
-            stays = {} if keys else named
-            going = [
-                key for key in keys or on_host.unused if on_host.find_env(key) and key not in stays
-            ]
-            answer = fleet.call(
-                host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
-            )
-            removed = answer.read(Removal, host=host.name)
-            kept = (*removed.kept, *stays.items())
-            titles = tuple(
-                (env.key, "; ".join(filter(None, (env.title, named.get(env.key)))))
-                for env in on_host.envs
-            )
-            return replace(
-                removed, kept=kept, root=on_host.root, current=on_host.current, titles=titles
-            )
+            return _remove_on_host(fleet, host, all_hosts[host], keys, choice, check=check)
 
         removals = tuple(fleet.map_hosts(lambda host: one(host, check=True)).values())
         if agreed is None or not any(removal.removed or removal.blobs for removal in removals):
@@ -173,3 +155,35 @@ def remove_environments(
         if done:
             removals = tuple(fleet.map_hosts(lambda host: one(host, check=False)).values())
         return RemovedEnvs(removals, fleet.recaps(), done, declined=not done)
+
+
+def _remove_on_host(
+    fleet: Fleet,
+    host: Host,
+    on_host: HostEnvs,
+    keys: Sequence[str],
+    choice: EnvChoice,
+    *,
+    check: bool,
+) -> Removal:
+    if not on_host.envs and not on_host.found.blobs:
+        return Removal(host.name, (), (), 0, 0)  # there may be no root: make none
+    named = still_named_envs(on_host, choice)
+    stays = {} if keys else named
+    going = [key for key in keys or on_host.unused if on_host.find_env(key) and key not in stays]
+    answer = fleet.call(host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check)
+    done = answer.read(EnvsRemoved)
+    titles = tuple(
+        (env.key, "; ".join(filter(None, (title_of(env), named.get(env.key)))))
+        for env in on_host.envs
+    )
+    return Removal(
+        host.name,
+        tuple(done.removed),
+        (*done.kept, *stays.items()),
+        done.blobs,
+        done.blob_bytes,
+        root=on_host.found.root,
+        current=on_host.current,
+        titles=titles,
+    )

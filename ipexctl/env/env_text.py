@@ -8,12 +8,13 @@ from typing import Any
 
 from ipexctl.base.host_outcome import HostState
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.removal_answers import EnvKept
 from ipexctl.env.env import Compared, EnvListing, Removal, RemovedEnvs
 from ipexctl.env.env_exec import OnLine, Ran
-from ipexctl.facts.env_choice import EnvChoice
+from ipexctl.facts.env_choice import EnvChoice, describe_user
 from ipexctl.facts.package_changes import compare_packages
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.stack.env_list import BuiltEnv, Drift, HostEnvs, most_common_env, use_of
+from ipexctl.stack.env_list import Drift, HostEnvs, most_common_env, title_of, use_of
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import (
@@ -37,21 +38,23 @@ def kept_text(listing: EnvListing) -> str:
 
 
 def _host_lines(on_host: HostEnvs, choice: EnvChoice) -> tuple[str, ...]:
-    n = len(on_host.envs)
+    found = on_host.found
+    n = len(found.envs)
     count = f"{n} environment{'s' * (n != 1)}" if n else "no environments"
-    size = f", {format_bytes(on_host.size)}" if n else ""
-    head = f"{count} in {on_host.root}{size}, and {format_bytes(on_host.blobs)} of wheels"
-    lines = [_env_line(on_host, env, choice) for env in on_host.envs]
+    size = f", {format_bytes(found.size)}" if n else ""
+    head = f"{count} in {found.root}{size}, and {format_bytes(found.blobs)} of wheels"
+    lines = [_env_line(on_host, env, choice) for env in found.envs]
     if choice.key and not on_host.find_env(choice.key):
         lines.append(f"  {choice.key}  missing   {choice.reason_for(choice.key)}: ipexctl install")
     return (head, *lines)
 
 
-def _env_line(on_host: HostEnvs, env: BuiltEnv, choice: EnvChoice) -> str:
+def _env_line(on_host: HostEnvs, env: EnvKept, choice: EnvChoice) -> str:
     use = use_of(on_host, env.key, choice)
     state = ("tested" if env.proved else "not tested") if env.whole else "incomplete"
     state = "changed" if env.changed else state
-    line = f"  {env.key}  {use:8}  {state:10}  {format_bytes(env.size):>9}  {env.title}".rstrip()
+    size = format_bytes(env.size)
+    line = f"  {env.key}  {use:8}  {state:10}  {size:>9}  {title_of(env)}".rstrip()
     shared = (
         f"{format_bytes(env.shared)} of it shared with other environments" if env.shared else ""
     )
@@ -59,15 +62,15 @@ def _env_line(on_host: HostEnvs, env: BuiltEnv, choice: EnvChoice) -> str:
     return "\n    ".join([line, *filter(None, details)])
 
 
-def _requested_text(env: BuiltEnv) -> str:
+def _requested_text(env: EnvKept) -> str:
     names = [" ".join(package) for package in env.requested]
     rest = f" and {len(names) - MOST_PACKAGES} more" if len(names) > MOST_PACKAGES else ""
     return f"requested: {', '.join(names[:MOST_PACKAGES])}{rest}" if names else ""
 
 
-def _users_text(env: BuiltEnv, choice: EnvChoice) -> str:
+def _users_text(env: EnvKept, choice: EnvChoice) -> str:
     built = f"built {env.built[:10]}" if env.built else ""
-    users = map(str, env.users) if env.users else ["project unknown"]
+    users = map(describe_user, env.users) if env.users else ["project unknown"]
     return "; ".join(filter(None, [choice.reason_for(env.key), built, *users]))
 
 
@@ -83,7 +86,7 @@ def kept_document(listing: EnvListing) -> dict[str, Any]:
 def _host_document(on_host: HostEnvs, choice: EnvChoice) -> dict[str, Any]:
     return {
         "host": on_host.host,
-        "root": on_host.root,
+        "root": on_host.found.root,
         "current": on_host.current or None,
         "previous": on_host.previous or None,
         "environments": [
@@ -95,7 +98,7 @@ def _host_document(on_host: HostEnvs, choice: EnvChoice) -> dict[str, Any]:
                 "proved": env.proved,
                 "bytes": env.size,
                 "shared_bytes": env.shared,
-                "title": env.title,
+                "title": title_of(env),
                 "requested": [{"package": name, "version": v} for name, v in env.requested],
                 "built": env.built or None,
                 "projects": [
@@ -104,8 +107,8 @@ def _host_document(on_host: HostEnvs, choice: EnvChoice) -> dict[str, Any]:
             }
             for env in on_host.envs
         ],
-        "environment_bytes": on_host.size,
-        "blob_bytes": on_host.blobs,
+        "environment_bytes": on_host.found.size,
+        "blob_bytes": on_host.found.blobs,
     }
 
 

@@ -6,14 +6,12 @@ import re
 from dataclasses import field, replace
 from typing import Any
 
-from ipexctl.base.values import by, matching_text, plain
+from ipexctl.base.values import by, matching_text
 from ipexctl.common.env_answers import EnvUser, ProjectEnv
 from ipexctl.quick_dataclass import dataclass
 
 KEY_FORM = re.compile(r"[0-9a-f]{16}")
 KEY = by(matching_text(KEY_FORM), needed=True)
-KEY_OR_NONE = by(matching_text(re.compile(r"([0-9a-f]{16})?")))
-TEXT = by(plain)
 
 
 def describe_user(user: EnvUser) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
-from ipexctl.facts.package_changes import describe_changes
+from ipexctl.common.removal_answers import EnvsKept
+from ipexctl.facts.package_changes import describe_changes, read_changes
 from ipexctl.install import fleet_locks
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
@@ -29,7 +30,7 @@ class Back(PerHost):
 def read_host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
     fleet.connect(host)
     answer = fleet.call(host, "remove.root_upkeep.list", sizes=sizes)
-    return answer.read(HostEnvs, host=host.name)
+    return HostEnvs(host.name, answer.read(EnvsKept))
 
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
@@ -68,15 +69,15 @@ def _back_recap(on_host: HostEnvs, key: str, own: str, *, check: bool) -> HostRe
     env = on_host.find_env(key)
     used = own or on_host.current
     if env and key == used:
-        return HostResult(on_host.host, HostState.OK, f"already uses {key}, {env.title}")
+        return HostResult(on_host.host, HostState.OK, f"already uses {key}, {core.title_of(env)}")
     if why := core.not_back(on_host, key):
         still = f"still uses {used or 'nothing'}"
         return HostResult(on_host.host, HostState.FAILED, why, notes=(still,))
     verb = "would use" if check else "now uses"
-    text = f"{verb} {key}, {env.title if env else ''}; before: {used or 'nothing'}"
+    text = f"{verb} {key}, {core.title_of(env) if env else ''}; before: {used or 'nothing'}"
     notes: tuple[str, ...] = ()
     if env and env.changed:
-        notes = (f"changed by hand: {describe_changes(env.changed)}",)
+        notes = (f"changed by hand: {describe_changes(read_changes(env.changed))}",)
     if own and key != on_host.current:
         notes += (_describe_move(on_host, own, check=check),)
     return HostResult(on_host.host, HostState.CHANGED, text, notes=notes)

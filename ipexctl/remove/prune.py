@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.removal_answers import HostPruned
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import this_person
@@ -80,9 +80,9 @@ def prune(
                 ProgressStep(host.name, "looking for files to remove" if check else "removing")
             )
             body = {"limits": limits.for_host(by), "check": check}
-            answer = fleet.call(host, OP, total=LONG, **body)
+            pruned = fleet.call(host, OP, total=LONG, **body).read(HostPruned)
             progress.step(ProgressStep(host.name, DONE))
-            return PrunedHost(host.name, _read_amounts(answer))
+            return PrunedHost(host.name, _amounts_of(pruned))
 
         planned = fleet.map_hosts(progress.track(lambda host: one(host, check=True)))
         cached = prune_cache(limits.cache_mb * MB, check=True)
@@ -112,7 +112,7 @@ def after_run(
             return ()
         body = {"root": fleet.root_of(host), "limits": limits.for_host(by), "check": False}
         answer = fleet.agents[host].call(OP, body, timeout=SILENCE, total=TOTAL).done
-        return _read_amounts(answer)
+        return _amounts_of(answer.read(HostPruned))
 
     outcomes = fan_out([*hosts, *others], one, forks=fleet.target.forks)
     per_host = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
@@ -144,11 +144,13 @@ def prune_cache(limit: int, *, check: bool) -> tuple[Amount, ...]:
     return (Amount("cache", count, size),) if count else ()
 
 
-def _read_amounts(answer: Answer) -> tuple[Amount, ...]:
-    runs = answer.value("runs", tuple[tuple[str, str], ...])
-    found = answer.value("found", tuple[tuple[str, int, int], ...])
-    rows = [(kind, count, size) for kind, count, size in found if kind in WORDS]
-    return tuple(Amount(*row, runs=runs if row[0] == "runs" else ()) for row in rows)
+def _amounts_of(pruned: HostPruned) -> tuple[Amount, ...]:
+    runs = tuple(pruned.runs)
+    return tuple(
+        Amount(row.kind, row.count, row.bytes, runs if row.kind == "runs" else ())
+        for row in pruned.found
+        if row.kind in WORDS
+    )
 
 
 def _prune_recap(pruned: PrunedHost, verb: str) -> HostResult:

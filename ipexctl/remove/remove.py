@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.base.sizes import count, format_bytes
+from ipexctl.common.removal_answers import RootRemoved, RootSurvey, WorkOfOwner
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster import folders
 from ipexctl.lab.cluster.practice_cluster import is_up
@@ -24,55 +25,27 @@ BUSY = "end it, or wait for it"
 
 
 @dataclass(frozen=True)
-class Owner:
-    """Whose work is on a host, of the people who share the account there."""
-
-    by: str  # user@machine
-    runs: int
-    environments: int
-    projects: tuple[str, ...]  # that requested the environments
-
-    @property
-    def work_text(self) -> str:
-        """Such as "ann@desk: 12 runs, 2 environments (bert, gpt)"."""
-        counts = ((self.runs, "run"), (self.environments, "environment"))
-        named = self.projects[:MOST_PROJECTS]
-        more = f" and {len(self.projects) - len(named)} more" * (self.projects != named)
-        projects = f" ({', '.join(named)}{more})" * bool(named)
-        return f"{self.by}: {', '.join(count(n, noun) for n, noun in counts if n)}{projects}"
-
-
-@dataclass(frozen=True)
 class RemovedHost:
-    """What `remove --all` finds on a host. `busy`: why everything on it is kept."""
+    """What `remove --all` finds on a host."""
 
     host: str
-    root: str
-    there: bool
-    made: bool
-    bytes: int = 0
-    parts: tuple[tuple[str, int], ...] = ()
-    busy: tuple[str, ...] = ()
-    busy_by: tuple[str, ...] = ()  # who started the runs that are active
-    stays: tuple[str, ...] = ()  # names that ipexctl did not make
-    caches: tuple[tuple[str, int], ...] = ()  # of torch.compile, which stay as well
-    owners: tuple[Owner, ...] = ()
+    survey: RootSurvey
 
     @property
     def is_removed(self) -> bool:
-        return self.there and self.made and not self.busy
+        return self.survey.there and self.survey.made and not self.survey.busy
 
     @property
-    def others(self) -> tuple[Owner, ...]:
+    def others(self) -> tuple[WorkOfOwner, ...]:
         """The other people whose work goes with one's own."""
         me = this_person()
-        return tuple(owner for owner in self.owners if owner.by != me)
+        return tuple(owner for owner in self.survey.owners if owner.by != me)
 
     @property
     def advice(self) -> str:
         """What to do about what is in use: to end the run of another person is not up to one."""
-        others = [by for by in self.busy_by if by != this_person()]
-        own = "end your own, and wait" if len(others) < len(self.busy_by) else "wait"
+        others = [by for by in self.survey.busy_by if by != this_person()]
+        own = "end your own, and wait" if len(others) < len(self.survey.busy_by) else "wait"
         what = f"{own} for the runs of {', '.join(others)}, or ask them" if others else BUSY
         return f"{what}; then run the same command again"
 
@@ -141,13 +114,22 @@ def dead_labs() -> list[Path]:
     return [top / name for name in folders.labs_in(top) if not is_up(top / name)]
 
 
+def work_text(owner: WorkOfOwner) -> str:
+    """Such as "ann@desk: 12 runs, 2 environments (bert, gpt)"."""
+    counts = ((owner.runs, "run"), (owner.environments, "environment"))
+    named = owner.projects[:MOST_PROJECTS]
+    more = f" and {len(owner.projects) - len(named)} more" * (owner.projects != named)
+    projects = f" ({', '.join(named)}{more})" * bool(named)
+    return f"{owner.by}: {', '.join(count(n, noun) for n, noun in counts if n)}{projects}"
+
+
 def _measure_root(fleet: Fleet, host: Host, progress: HostProgress) -> RemovedHost:
     progress.step(ProgressStep(host.name, "connecting"))
     fleet.connect(host)
     progress.step(ProgressStep(host.name, "measuring"))
-    answer = fleet.call(host, "remove.root_removal.survey", total=LONG)
+    survey = fleet.call(host, "remove.root_removal.survey", total=LONG).read(RootSurvey)
     progress.step(ProgressStep(host.name, DONE))
-    return answer.read(RemovedHost, host=host.name)
+    return RemovedHost(host.name, survey)
 
 
 def _remove_root(
@@ -156,37 +138,39 @@ def _remove_root(
     state = hosts[host]
     if not state.is_removed:
         return _predicted_recap(state)
-    progress.step(ProgressStep(host.name, f"removing {format_bytes(state.bytes)}"))
-    answer = fleet.call(host, "remove.root_removal.remove", total=LONG)
+    progress.step(ProgressStep(host.name, f"removing {format_bytes(state.survey.bytes)}"))
+    done = fleet.call(host, "remove.root_removal.remove", total=LONG).read(RootRemoved)
     progress.step(ProgressStep(host.name, DONE))
-    if busy := answer.value("busy", tuple[str, ...]):
-        by = answer.value("busy_by", tuple[str, ...])
-        return _predicted_recap(replace(state, busy=busy, busy_by=by))
-    if remaining := answer.value("left", tuple[str, ...]):
-        message = f"{state.root} could not be removed completely"
-        return HostResult(host.name, HostState.FAILED, message, notes=remaining)
-    done = _removal_recap(state, f"{format_bytes(answer.integer('removed'))} removed")
-    theirs = tuple(f"removed, too, of {owner.work_text}" for owner in state.others)
-    return replace(done, notes=(*theirs, *done.notes))
+    if done.busy:
+        now = state.survey.replace(busy=done.busy, busy_by=done.busy_by)
+        return _predicted_recap(replace(state, survey=now))
+    if done.left:
+        message = f"{state.survey.root} could not be removed completely"
+        return HostResult(host.name, HostState.FAILED, message, notes=tuple(done.left))
+    recap = _removal_recap(state, f"{format_bytes(done.bytes)} removed")
+    theirs = tuple(f"removed, too, of {work_text(owner)}" for owner in state.others)
+    return replace(recap, notes=(*theirs, *recap.notes))
 
 
 def _predicted_recap(state: RemovedHost) -> HostResult:
-    if not state.there:
-        return HostResult(state.host, HostState.OK, f"nothing to remove: there is no {state.root}")
-    if not state.made:
-        message = f"nothing to remove: nothing in {state.root} was made by ipexctl"
+    found = state.survey
+    if not found.there:
+        return HostResult(state.host, HostState.OK, f"nothing to remove: there is no {found.root}")
+    if not found.made:
+        message = f"nothing to remove: nothing in {found.root} was made by ipexctl"
         return HostResult(state.host, HostState.OK, message)
-    if state.busy:
-        notes = (*state.busy, f"try: {state.advice}")
+    if found.busy:
+        notes = (*found.busy, f"try: {state.advice}")
         return HostResult(state.host, HostState.FAILED, "nothing removed", notes=notes)
-    return _removal_recap(state, f"{format_bytes(state.bytes)} would be removed")
+    return _removal_recap(state, f"{format_bytes(found.bytes)} would be removed")
 
 
 def _removal_recap(state: RemovedHost, text: str) -> HostResult:
-    stays = f"; not made by ipexctl, so kept in {state.root}: {', '.join(state.stays)}"
+    found = state.survey
+    stays = f"; not made by ipexctl, so kept in {found.root}: {', '.join(found.stays)}"
     caches = tuple(
         f"kept: {path} ({format_bytes(size)}), torch.compile's cache, shared with programs "
         "that ipexctl did not start"
-        for path, size in state.caches
+        for path, size in found.caches
     )
-    return HostResult(state.host, HostState.CHANGED, text + stays * bool(state.stays), notes=caches)
+    return HostResult(state.host, HostState.CHANGED, text + stays * bool(found.stays), notes=caches)

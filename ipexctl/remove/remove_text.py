@@ -9,7 +9,7 @@ from ipexctl.errors import printable_text
 from ipexctl.local.own_files import OwnFiles
 from ipexctl.remove.prune import Pruned
 from ipexctl.remove.prune_limits import Amount, describe_amounts
-from ipexctl.remove.remove import RemovalPlan, RemovedHost, RemoveReport
+from ipexctl.remove.remove import RemovalPlan, RemovedHost, RemoveReport, work_text
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import (
@@ -29,14 +29,15 @@ def plan_text(plan: RemovalPlan) -> str:
 
 
 def _host_lines(state: RemovedHost) -> tuple[str, ...]:
-    if not state.there or not state.made:
+    found = state.survey
+    if not found.there or not found.made:
         return ("nothing",)
-    if state.busy:
-        return (f"kept: {state.root}", *(f"  {printable_text(text)}" for text in state.busy))
-    parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in state.parts)
-    lines = [f"{format_bytes(state.bytes)} in {state.root}" + f" ({parts})" * bool(parts)]
-    lines += [f"  also of {printable_text(owner.work_text)}" for owner in state.others]
-    kept = ", ".join(map(printable_text, state.stays))
+    if found.busy:
+        return (f"kept: {found.root}", *(f"  {printable_text(text)}" for text in found.busy))
+    parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in found.parts)
+    lines = [f"{format_bytes(found.bytes)} in {found.root}" + f" ({parts})" * bool(parts)]
+    lines += [f"  also of {printable_text(work_text(owner))}" for owner in state.others]
+    kept = ", ".join(map(printable_text, found.stays))
     return (*lines, *([f"  kept, not made by ipexctl: {kept}"] if kept else []))
 
 
@@ -73,12 +74,12 @@ def removed_document(removed: RemoveReport) -> dict[str, Any]:
         "found": [
             {
                 "host": item.host,
-                "root": item.root,
-                "bytes": item.bytes,
-                "parts": dict(item.parts),
-                "in_use": list(item.busy),
-                "kept": list(item.stays),
-                "caches_kept": dict(item.caches),
+                "root": item.survey.root,
+                "bytes": item.survey.bytes,
+                "parts": dict(item.survey.parts),
+                "in_use": list(item.survey.busy),
+                "kept": list(item.survey.stays),
+                "caches_kept": dict(item.survey.caches),
                 "of_others": [
                     {
                         "by": owner.by,

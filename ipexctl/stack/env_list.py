@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
 
-from ipexctl.base.values import by, texts_of
-from ipexctl.common.env_answers import EnvUser
 from ipexctl.common.install_answers import EnvDrift
-from ipexctl.facts.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, describe_user
+from ipexctl.common.removal_answers import EnvKept, EnvsKept
+from ipexctl.facts.env_choice import KEY_FORM, EnvChoice, describe_user
 from ipexctl.facts.package_changes import PackageChange, read_changes
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.stack.selection import IPEX
@@ -23,54 +21,39 @@ _SHOWN = {
 
 
 @dataclass(frozen=True)
-class BuiltEnv:
-    """An environment on a host. `whole`: its build ended; `use`: the path of the environment that
-    `install --use-env` named, "" for one of wheels.
-
-    `shared`: bytes of its size that other environments of the host use too; `requested`: name and
-    version of each package that `-r` asked for when it was proved, () unknown.
-    """
-
-    key: str = field(metadata=KEY)
-    whole: bool
-    proved: bool
-    size: int
-    use: str = field(default="", metadata=TEXT)
-    wheels: tuple[str, ...] = field(default=(), metadata=by(texts_of))
-    changed: tuple[PackageChange, ...] = ()  # by hand
-    built: str = ""  # the date; "" unknown
-    users: tuple[EnvUser, ...] = ()  # that asked for it; () unknown
-    shared: int = 0
-    requested: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Content of the environment, in words."""
-        if self.use:
-            return f"used from {self.use}"
-        versions = {match[1]: match[2] for match in map(_WHEEL.match, self.wheels) if match}
-        return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
-
-
-@dataclass(frozen=True)
 class HostEnvs:
-    """All that a host keeps; `current` or `previous` is "" if there is none. `size`: bytes of the
-    environments together, which count a shared file only once."""
+    """All that a host keeps."""
 
     host: str
-    root: str
-    current: str = field(metadata=KEY_OR_NONE)
-    previous: str = field(metadata=KEY_OR_NONE)
-    envs: tuple[BuiltEnv, ...]
-    blobs: int  # bytes
-    size: int = 0
+    found: EnvsKept
 
-    def find_env(self, key: str) -> BuiltEnv | None:
+    @property
+    def envs(self) -> Sequence[EnvKept]:
+        return self.found.envs
+
+    @property
+    def current(self) -> str:
+        """The key of the environment in use, "" if there is none."""
+        return self.found.current or ""
+
+    @property
+    def previous(self) -> str:
+        return self.found.previous or ""
+
+    def find_env(self, key: str) -> EnvKept | None:
         return next((e for e in self.envs if e.key == key), None)
 
     @property
     def unused(self) -> tuple[str, ...]:
         return tuple(e.key for e in self.envs if e.key not in (self.current, self.previous))
+
+
+def title_of(env: EnvKept) -> str:
+    """Return the content of the environment, in words."""
+    if env.use:
+        return f"used from {env.use}"
+    versions = {match[1]: match[2] for match in map(_WHEEL.match, env.wheels) if match}
+    return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
 
 
 def is_key(text: str) -> bool:

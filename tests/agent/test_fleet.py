@@ -9,6 +9,7 @@ import pytest
 
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.env_answers import ProjectEnv
+from ipexctl.common.removal_answers import EnvsKept
 from ipexctl.doctor.report.report import Report
 from ipexctl.env.env import EnvListing, list_envs
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
@@ -155,7 +156,8 @@ def test_connections_end_with_the_fleet_and_its_error_suggests_what_works():
     target = Target(hosts=("a", "b", "c"))
     with pytest.raises(InputError) as raised, fleet(target) as hosts:
         agents = hosts.map_hosts(hosts.connect)
-        assert hosts.call(A, "remove.root_upkeep.list", root="/nothing", sizes=False)["envs"] == []
+        answer = hosts.call(A, "remove.root_upkeep.list", root="/nothing", sizes=False)
+        assert answer.read(EnvsKept) == EnvsKept("/nothing")
         hosts.disconnect(B)
         assert set(hosts.agents) == {A, C}
         raise InputError("no", hint="ipexctl install")

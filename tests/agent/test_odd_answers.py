@@ -34,6 +34,7 @@ from ipexctl.common.folder_answers import (
 from ipexctl.common.frames import HEAD
 from ipexctl.common.install_answers import EnvProof, ExistingEnv
 from ipexctl.common.port_answers import PortOpened
+from ipexctl.common.removal_answers import EnvsKept
 from ipexctl.common.result_answers import CommandEnded
 from ipexctl.common.run_events import (
     CopierReported,
@@ -64,7 +65,7 @@ from ipexctl.run.plan.launch_plan import read_prepared
 from ipexctl.run.watch import fetch_outputs as fetching
 from ipexctl.run.watch.fetch_outputs import FetchResult, Wish, fetch_outputs
 from ipexctl.stack import mpi
-from ipexctl.stack.env_list import HostEnvs
+from ipexctl.stack.env_list import title_of
 from ipexctl.stack.env_match import EnvLook, env_modules, find_disagreement
 from ipexctl.stack.selection import proved_text
 from tests.fuzz.answer import ODD
@@ -218,10 +219,11 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2,
         "imported": ["x"],
     },
-    lambda a: a.read(HostEnvs, host="h"): {
-        "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,
+    lambda a: [title_of(env) for env in a.read(EnvsKept).envs]: {
+        "root": "/r", "current": KEY, "previous": None, "blobs": 0, "size": 0,
         "envs": [{"key": KEY, "whole": True, "proved": True, "wheels": ["torch-2.8-x.whl"],
-                  "size": 1, "shared": 0, "changed": [], "requested": [["p", "1"]]}],
+                  "size": 1, "shared": 0, "changed": [["p", "1", "", False]], "use": "",
+                  "requested": [["p", "1"]], "built": "2026-01-01T00:00:00Z", "users": []}],
     },
     read_prepared: {
         "prefix": "/p", "path": "/bin", "port": 1, "packages": {"impi-rt": "2021.1"},

@@ -15,15 +15,22 @@ from stat import S_ISDIR
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
+from ipexctl.common.env_answers import EnvUser, ProjectEnv
+from ipexctl.common.removal_answers import EnvKept, EnvsKept
 from ipexctl.common.run_orders import RankOrder
+from ipexctl.env.env import EnvListing
+from ipexctl.env.env_text import kept_text
 from ipexctl.errors import HostFailed
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.machines.agent import Agent
 from ipexctl.remote.run_files import needed_envs, queued_runs
-from ipexctl.stack.env_list import BuiltEnv, HostEnvs, not_back, way_back
+from ipexctl.stack.env_list import HostEnvs, not_back, way_back
 from ipexctl.terminal.confirm import DECLINED
 from tests.install.conftest import Builder, Outcome, Shop, make_wheel
 from tests.install.test_forecast import answered
 from tests.made import start_order
+from tests.refused import refused
 
 A, B, C = "a" * 16, "b" * 16, "c" * 16
 TORCH = "torch-2.13.0+cpu-py3-none-any.whl"
@@ -339,10 +346,32 @@ def test_what_was_not_proved_does_not_become_current(agent: Agent, tmp_path: Pat
     assert links(root) == (A, "")
 
 
+def kept(key: str, whole: bool = True) -> EnvKept:
+    return EnvKept(key, whole, True, 1, 0, [], [], "", "", [], [])
+
+
 def on_host(current: str, previous: str, *broken: str) -> HostEnvs:
     names = [key for key in (current, previous) if key]
-    envs = tuple(BuiltEnv(key, key not in broken, True, 1) for key in names)
-    return HostEnvs("a", "/r", current, previous, envs, 0)
+    envs = [kept(key, key not in broken) for key in names]
+    found = EnvsKept("/r", current or None, previous or None, envs)
+    return HostEnvs("a", found)
+
+
+@pytest.mark.parametrize("odd", ["../../x", "", "x; rm -rf ~", "0123456789ABCDEF", A[:15]])
+def test_an_environment_has_a_name_that_ipexctl_made(odd: str) -> None:
+    """It becomes a part of paths and commands."""
+    whole = {"root": "/r", "current": A, "envs": [kept(A).document()]}
+    assert Answer("n1", whole).read(EnvsKept).envs == [kept(A)]
+    for answer in ({"envs": [{**kept(A).document(), "key": odd}]}, {"current": odd}):
+        with refused("agent-reply-invalid", "n1: ", "'envs'" if "envs" in answer else "'current'"):
+            Answer("n1", {**whole, **answer}).read(EnvsKept)
+
+
+def test_who_asked_for_an_environment_is_said_in_words() -> None:
+    user = EnvUser(ProjectEnv("1", "bert", "ann@desk"), "2026-01-01T00:00:00Z", "2026-02-03T04:05Z")
+    found = EnvsKept("/r", A, None, [kept(A).replace(users=[user])])
+    listing = EnvListing((HostEnvs("n1", found),), (), EnvChoice(ProjectEnv("", "", "")))
+    assert "    bert (ann@desk), last used 2026-02-03" in kept_text(listing).splitlines()
 
 
 # hosts, where they go back to, and which can

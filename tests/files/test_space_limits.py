@@ -8,12 +8,12 @@ import signal
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ipexctl.common.files import open_atomic
 from ipexctl.common.journal_records import RUN_FORMAT, RunBegan
+from ipexctl.common.removal_answers import HostPruned
 from ipexctl.data import data
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
@@ -70,8 +70,8 @@ def used(root: Path) -> int:
 def prune(root: Path, *, check: bool = False, **limits: int) -> dict[str, tuple[int, int]]:
     asked = {"root": str(root), "limits": {**PruneLimits().for_host(""), **limits}, "check": check}
     with closing(fresh_agent()) as agent:
-        rows: Any = agent.call(OP, asked).done["found"]
-    return {kind: (count, size) for kind, count, size in rows}
+        pruned = agent.call(OP, asked).done.read(HostPruned)
+    return {row.kind: (row.count, row.bytes) for row in pruned.found}
 
 
 def run(root: Path, folder: Path, name: str, **written: bytes) -> Path:

@@ -212,6 +212,16 @@ def test_a_queued_run_without_a_keeper_keeps_everything(home: Path) -> None:
     assert remove(home, "-y")["exit_code"] == 0
 
 
+def test_a_queued_run_whose_keeper_holds_it_is_named_once(home: Path) -> None:
+    pushed(home)
+    with active_run(home, "next", "ann@desk") as lock:
+        run = Path(lock.name).parent
+        queued_runs.keep_order(str(run), start_order(host="node01"))
+        done = remove(home, "-y", code=1)
+        assert done["found"][0]["in_use"] == [f"run next ({run.name}) of ann@desk is active"]
+        assert done["hosts"][0]["notes"][-1].count("ann@desk") == 1
+
+
 def test_hosts_that_say_the_same_share_their_lines() -> None:
     notes = ("run base of ann@desk is active",)
     recaps = [

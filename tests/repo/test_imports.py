@@ -24,8 +24,8 @@ PURE = tuple(
     common.control_questions common.copy_messages common.described_ends common.env_answers
     common.exchange_report common.folder_answers common.hub_orders common.install_answers
     common.journal_records
-    common.keeper_messages
-    common.message common.restart_plan common.result_answers common.root_paths
+    common.keeper_messages common.message common.removal_answers
+    common.restart_plan common.result_answers common.root_paths
     common.run_answers common.run_events common.run_orders common.secret_names common.sizes
     common.supervisor_messages common.watch_orders
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall

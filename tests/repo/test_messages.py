@@ -30,6 +30,7 @@ from ipexctl.common import (
     journal_records,
     keeper_messages,
     port_answers,
+    removal_answers,
     restart_plan,
     result_answers,
     run_answers,
@@ -54,7 +55,7 @@ MODULES = (
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
     supervisor_messages, run_answers, result_answers,
     control_questions, blob_answers, port_answers, env_answers, install_answers,
-    folder_answers,
+    folder_answers, removal_answers,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

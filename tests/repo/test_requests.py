@@ -17,7 +17,7 @@ OURS = {"root", "key"}  # by EnvOnHost.call
 # their operations answer with a message of common/, or nothing
 ANSWERING = (
     "run.", "run_files", "restart", "checkpoints", "blobs", "connection", "install",
-    "data", "project",
+    "data", "project", "remove",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.blobs.blob_relay import Carrier
+from ipexctl.common.removal_answers import RunRemoved
 from ipexctl.data.dataset_transfer import Transfer
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
@@ -210,7 +211,7 @@ def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Pa
 
         def remove(agent: Agent, run: str = folder.name) -> bool:
             asked = {"root": top, "run_id": run}
-            return agent.call("remove.prune_rules.remove_run", asked).done.flag("removed")
+            return agent.call("remove.prune_rules.remove_run", asked).done.read(RunRemoved).removed
 
         with ThreadPoolExecutor() as pool:
             assert any(list(pool.map(remove, agents)))

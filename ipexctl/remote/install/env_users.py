@@ -17,6 +17,7 @@ from ipexctl.remote.install import env_marks
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
+    from ipexctl.common.env_answers import EnvUser
     from ipexctl.remote.main import Call
 
     Project = dict[str, str]  # id, name, by
@@ -76,6 +77,14 @@ def list_projects(root: str, key: str) -> "list[tuple[Project, str, str]]":
         except (OSError, TypeError, ValueError, OverflowError):
             continue
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])][:MOST_PROJECTS]
+
+
+def list_users(root: str, key: str) -> "list[EnvUser]":
+    # imported late: the probe reads this module, and no messages
+    from ipexctl.common.env_answers import EnvUser, ProjectEnv
+
+    rows = list_projects(root, key)
+    return [EnvUser(ProjectEnv(**project), asked, used) for project, asked, used in rows]
 
 
 def built_on(env: str) -> str:

@@ -14,6 +14,7 @@ import stat
 import time
 
 from ipexctl.common.files import read_json
+from ipexctl.common.removal_answers import HostPruned, KindPruned, RunRemoved
 from ipexctl.common.tolerant_reads import changed_at
 from ipexctl.remote import disk_use, root_folder, scratch_folder
 from ipexctl.remote.blobs import blobs, packs
@@ -43,14 +44,10 @@ GONE = ".removed-"  # prefix of the name of a run's folder while it is removed
 LOCKED = 2.0  # seconds to wait for processes that test the lock to see whether the run is active
 
 
-def op_prune(call: "Call", root: str, limits: "Limits", check: bool) -> "dict[str, Any]":
-    """{root, limits: {copies, runs, days, project_mb, by, others: {runs, days}}, check}
-    `by`: whose limits these are; `others`: the limits for runs that somebody else started
-    -> {found: [[kind, count, bytes], ...], runs: [[id, name], ...]}: what is removed, or with
-    `check` would be
-    """
+def op_prune(call: "Call", root: str, limits: "Limits", check: bool) -> HostPruned:
+    """Remove what exceeds the limits; with `check` only look."""
     if root_folder.is_absent(root):
-        return {"found": [], "runs": []}
+        return HostPruned()
     pruning = Pruning(root_folder.prepare_root(root), limits, check is True)
     with Heartbeat(call):
         if not pruning.check:
@@ -58,12 +55,12 @@ def op_prune(call: "Call", root: str, limits: "Limits", check: bool) -> "dict[st
             scratch_folder.sweep_scratch_folders()
         pruning.prune_runs()
         pruning.prune_blobs()
-    rows = [[kind] + pruning.found[kind] for kind in KINDS if pruning.found[kind][0]]
-    return {"found": rows, "runs": pruning.runs[:MOST_NAMED]}
+    found = [KindPruned(kind, *pruning.found[kind]) for kind in KINDS if pruning.found[kind][0]]
+    return HostPruned(found, pruning.runs[:MOST_NAMED])
 
 
-def op_remove_run(call: "Call", root: str, run_id: str) -> "dict[str, bool]":
-    """{root, run_id} -> {removed: whether it was here}. Raises Failure while the run is active.
+def op_remove_run(call: "Call", root: str, run_id: str) -> RunRemoved:
+    """Remove the folder of a run. Raises Failure while the run is active.
 
     Hosts that share the folder all do this: the first one removes it, and the others have nothing
     to remove.
@@ -74,7 +71,7 @@ def op_remove_run(call: "Call", root: str, run_id: str) -> "dict[str, bool]":
     lock, end = None, time.monotonic() + LOCKED
     while lock is None:
         if not os.path.isdir(folder) or os.path.islink(folder):
-            return {"removed": False}
+            return RunRemoved(False)
         lock = None if run in run_folders.list_active_runs(root) else run_folders.lock_run(folder)
         if lock is None and time.monotonic() > end:
             raise Failure(
@@ -84,7 +81,7 @@ def op_remove_run(call: "Call", root: str, run_id: str) -> "dict[str, bool]":
     try:
         os.rename(folder, removed)
     except FileNotFoundError:
-        return {"removed": False}
+        return RunRemoved(False)
     finally:
         os.close(lock)
     shutil.rmtree(removed, ignore_errors=True)
@@ -94,7 +91,7 @@ def op_remove_run(call: "Call", root: str, run_id: str) -> "dict[str, bool]":
             "files of another user may be in it",
             slug="not-removed",
         )
-    return {"removed": True}
+    return RunRemoved(True)
 
 
 class Pruning:

@@ -11,6 +11,7 @@ import shutil
 import stat
 
 from ipexctl.common.locks import take_lock
+from ipexctl.common.removal_answers import RootRemoved, RootSurvey, WorkOfOwner
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.common.tolerant_reads import info_of
 from ipexctl.remote import disk_use, root_folder, scratch_folder
@@ -21,8 +22,6 @@ from ipexctl.remote.run_files import queued_runs, run_about, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
 OURS = (
@@ -33,53 +32,41 @@ LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
 MOST_NAMES = 20  # names in an answer
 
 
-def op_survey(call: "Call", root: str) -> "dict[str, Any]":
-    """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
-    busy_by: [user@machine, ...], stays: [name, ...], caches: [[path, bytes], ...],
-    owners: [[user@machine, runs, environments, [project, ...]], ...]}. Changes nothing.
-
-    `busy_by`: who started the runs that are active.
-    """
+def op_survey(call: "Call", root: str) -> RootSurvey:
+    """Look at what `remove` would remove. Changes nothing."""
     if root_folder.is_absent(root):
-        lists = ("parts", "busy", "busy_by", "stays", "caches", "owners")
-        empty = {name: [] for name in lists}  # type: dict[str, list[Any]]
-        return dict(empty, root=root, there=False, made=False, bytes=0)
+        return RootSurvey(root)
     root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
         ours, stays = split_root_contents(root)
         counted = {}  # type: dict[tuple[int, int], int]
-        parts = [[name, disk_use.size_of(os.path.join(root, name), counted)] for name in ours]
-        return {
-            "root": root,
-            "there": True,
-            "made": bool(ours),
-            "bytes": sum(size for _, size in parts),
-            "parts": [part for part in parts if part[1]],
-            "busy": in_use(root),
-            "busy_by": list_busy_owners(root),
-            "stays": stays[:MOST_NAMES],
-            "caches": [[path, disk_use.size_of(path)] for path in compile_caches()],
-            "owners": list_owners(root, ours)[:MOST_NAMES],
-        }
+        parts = [(name, disk_use.size_of(os.path.join(root, name), counted)) for name in ours]
+        busy, busy_by = find_uses(root)
+        return RootSurvey(
+            root,
+            there=True,
+            made=bool(ours),
+            bytes=sum(size for _, size in parts),
+            parts=[part for part in parts if part[1]],
+            busy=busy,
+            busy_by=busy_by,
+            stays=stays[:MOST_NAMES],
+            caches=[(path, disk_use.size_of(path)) for path in compile_caches()],
+            owners=list_owners(root, ours)[:MOST_NAMES],
+        )
 
 
-def op_remove(call: "Call", root: str) -> "dict[str, Any]":
-    """{root} -> {removed: bytes, busy: [text, ...], busy_by: [user@machine, ...],
-    stays: [name, ...], left: [text, ...]}
-
-    `busy`: it is in use, and nothing was removed. `left`: what could not be removed, and why.
-    """
+def op_remove(call: "Call", root: str) -> RootRemoved:
+    """Remove everything, unless something is in use."""
     if root_folder.is_absent(root):
-        return {"removed": 0, "busy": [], "busy_by": [], "stays": [], "left": []}
+        return RootRemoved()
     root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
-        ours, stays = split_root_contents(root)
+        ours, _ = split_root_contents(root)
         mark = root_folder.made_here(root)
-        busy = in_use(root)
+        busy, busy_by = find_uses(root)
         if busy:
-            by = list_busy_owners(root)
-            stays = stays[:MOST_NAMES]
-            return {"removed": 0, "busy": busy, "busy_by": by, "stays": stays, "left": []}
+            return RootRemoved(busy=busy, busy_by=busy_by)
         lock = take_lock(os.path.join(root, "envs", ".lock"))  # a new install has to wait
         counted = {}  # type: dict[tuple[int, int], int]
         size = sum(disk_use.size_of(os.path.join(root, name), counted) for name in ours)
@@ -89,8 +76,7 @@ def op_remove(call: "Call", root: str) -> "dict[str, Any]":
             remove_empty(root, mark["made"])
         if lock is not None:
             os.close(lock)
-    stays, errors = stays[:MOST_NAMES], errors[:MOST_NAMES]
-    return {"removed": size, "busy": [], "busy_by": [], "stays": stays, "left": errors}
+    return RootRemoved(size, left=errors[:MOST_NAMES])
 
 
 # --- what exists ---------------------------------------------------------------------------------
@@ -105,9 +91,9 @@ def split_root_contents(root: str) -> "tuple[list[str], list[str]]":
     return ours, [name for name in names if name not in ours]
 
 
-def list_owners(root: str, ours: "list[str]") -> "list[list[Any]]":
-    """Return [user@machine, runs, environments, [project, ...]] of each person who shares this
-    account, as far as it is known who started a run and which projects requested an environment."""
+def list_owners(root: str, ours: "list[str]") -> "list[WorkOfOwner]":
+    """Return what is there of each person who shares this account, as far as it is known who
+    started a run and which projects requested an environment."""
     runs = {}  # type: dict[str, set[str]]  # their first ids: attempts have folders of their own
     envs = {}  # type: dict[str, set[str]]
     projects = {}  # type: dict[str, set[str]]
@@ -118,26 +104,26 @@ def list_owners(root: str, ours: "list[str]") -> "list[list[Any]]":
         for project, _, _ in env_users.list_projects(root, key):
             envs.setdefault(project["by"], set()).add(key)
             projects.setdefault(project["by"], set()).add(project["name"])
-    rows = []  # type: list[list[Any]]
+    owners = []
     for owner in sorted(filter(None, set(runs) | set(envs))):
         names = sorted(projects.get(owner, ()))[:MOST_NAMES]
-        rows.append([owner, len(runs.get(owner, ())), len(envs.get(owner, ())), names])
-    return rows
+        counts = len(runs.get(owner, ())), len(envs.get(owner, ()))
+        owners.append(WorkOfOwner(owner, *counts, names))
+    return owners
 
 
-def in_use(root: str) -> "list[str]":
-    """Return why nothing can be removed now: runs, installs, data in use, processes."""
-    runs = run_folders.list_active_runs(root)
-    reasons = ["%s is active" % run_about.describe_run(root, run) for run in runs]
-    reasons += [
-        "%s is queued" % run_about.describe_run(root, run)
-        for run in queued_runs.list_queued_runs(root)
-        if run not in runs
-    ]
+def find_uses(root: str) -> "tuple[list[str], list[str]]":
+    """Return why nothing can be removed now (runs, installs, data in use, processes), and who
+    started those runs, as far as that is known."""
+    active = run_folders.list_active_runs(root)
+    queued = [run for run in queued_runs.list_queued_runs(root) if run not in active]
+    owners = {run_about.read_owner(os.path.join(root, "runs", run), "") for run in active + queued}
+    reasons = ["%s is active" % run_about.describe_run(root, run) for run in active]
+    reasons += ["%s is queued" % run_about.describe_run(root, run) for run in queued]
     installs = (os.path.join(root, "envs", ".lock"), os.path.join(root, "install.lock"))
     if any(map(run_folders.is_locked, installs)):
         reasons.append("an install is running")
-    if not runs:
+    if not active:
         for name in dataset_versions.dataset_names(root):
             top = os.path.join(root, "data", name)
             locks = [os.path.join(top, v, "lock") for v in dataset_versions.version_folders(top)]
@@ -145,14 +131,7 @@ def in_use(root: str) -> "list[str]":
                 reasons.append("the dataset %s is in use" % name)
         users = dict.fromkeys(environments.users_of(root, [root]))
         reasons += ["%s uses files in %s" % (user, root) for user in users]
-    return reasons[:MOST_NAMES]
-
-
-def list_busy_owners(root: str) -> "list[str]":
-    """Return who started the runs that are active or queued, as far as that is known."""
-    runs = run_folders.list_active_runs(root) + queued_runs.list_queued_runs(root)
-    owners = {run_about.read_owner(os.path.join(root, "runs", run), "") for run in runs}
-    return sorted(filter(None, owners))[:MOST_NAMES]
+    return reasons[:MOST_NAMES], sorted(filter(None, owners))[:MOST_NAMES]
 
 
 # --- removing ------------------------------------------------------------------------------------

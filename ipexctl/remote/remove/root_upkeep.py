@@ -9,6 +9,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 from ipexctl.common.files import read_json, remove_path
+from ipexctl.common.removal_answers import EnvKept, EnvsKept, EnvsRemoved
 from ipexctl.remote import disk_use, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.heartbeat import Heartbeat
@@ -26,50 +27,43 @@ from ipexctl.remote.run_files import needed_envs, queued_runs, run_about
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Container
-    from typing import Any
 
     from ipexctl.remote.main import Call
 
 ON_ITS_WAY = 3600  # a younger blob may belong to an install that has not built yet
 
 
-def op_list(call: "Call", root: str, sizes: bool) -> "dict[str, Any]":
-    """{root, sizes} -> {root, current, previous, envs, size, blobs}: `size` of the environments
-    together. Creates nothing, not even ROOT."""
+def op_list(call: "Call", root: str, sizes: bool) -> EnvsKept:
+    """List the environments. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
-        return {"root": root, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
+        return EnvsKept(root)
     root = root_folder.prepare_root(root)
-    envs, files = [], {}  # type: list[dict[str, Any]], dict[str, disk_use.Sizes]
+    files = {}  # type: dict[str, disk_use.Sizes]
     with Heartbeat(call):
         for key in needed_blobs.env_keys(root):
-            envs.append(env_summary(root, key))
             env = env_marks.env_folder(root, key)
             files[key] = disk_use.file_sizes(env) if sizes else {}
-    number = Counter(file for sizes_of in files.values() for file in sizes_of)
-    for row in envs:
-        sizes_of = files[row["key"]]
-        row["size"] = sum(sizes_of.values())
-        row["shared"] = sum(size for file, size in sizes_of.items() if number[file] > 1)
+        number = Counter(file for sizes_of in files.values() for file in sizes_of)
+        envs = []
+        for key, sizes_of in files.items():
+            shared = sum(size for file, size in sizes_of.items() if number[file] > 1)
+            envs.append(env_summary(root, key, sum(sizes_of.values()), shared))
     together = {file: size for sizes_of in files.values() for file, size in sizes_of.items()}
-    return {
-        "root": root,
-        "current": env_marks.current_env_key(root),
-        "previous": env_marks.current_env_key(root, "previous"),
-        "envs": envs,
-        "size": sum(together.values()),
-        "blobs": sum(size for _, size, _ in needed_blobs.kept_blobs(root)),
-    }
+    return EnvsKept(
+        root,
+        env_marks.current_env_key(root) or None,
+        env_marks.current_env_key(root, "previous") or None,
+        envs,
+        size=sum(together.values()),
+        blobs=sum(size for _, size, _ in needed_blobs.kept_blobs(root)),
+    )
 
 
-def op_remove(call: "Call", root: str, keys: "list[str]", check: bool) -> "dict[str, Any]":
-    """{root, keys, check} ->
-    {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, blob_bytes}
-
-    Removes these environments, the blobs that no other needs, and the cache of unpacked wheels,
-    whose hard links would keep the files on the disk. With `check` nothing is removed.
-    """
+def op_remove(call: "Call", root: str, keys: "list[str]", check: bool) -> EnvsRemoved:
+    """Remove these environments, the blobs that no other needs, and the cache of unpacked wheels,
+    whose hard links would keep the files on the disk. With `check` nothing is removed."""
     root = root_folder.prepare_root(root)
-    removed, kept = [], []  # type: list[list[Any]], list[list[str]]
+    removed, kept = [], []  # type: list[tuple[str, int]], list[tuple[str, str]]
     freed = disk_use.Freed()
     with ExitStack() as stack:
         stack.enter_context(Heartbeat(call))
@@ -85,9 +79,9 @@ def op_remove(call: "Call", root: str, keys: "list[str]", check: bool) -> "dict[
                 env_users.forget_projects(root, key)
                 why = "it could not be removed completely" if os.path.lexists(env) else ""
             if why:
-                kept.append([key, why])
+                kept.append((key, why))
             else:
-                removed.append([key, size])
+                removed.append((key, size))
         idle = idle_blobs(root, [key for key, _ in removed])
         if not check:
             with blobs.lock_for_removal(root) as free:
@@ -97,27 +91,29 @@ def op_remove(call: "Call", root: str, keys: "list[str]", check: bool) -> "dict[
             if removed:
                 wheel_cache.remove_cache(root)
     size = sum(size for _, size in idle) + (cache_size if removed else 0)
-    return {"removed": removed, "kept": kept, "blobs": len(idle), "blob_bytes": size}
+    return EnvsRemoved(removed, kept, len(idle), size)
 
 
 # --- looking -------------------------------------------------------------------------------------
 
 
-def env_summary(root: str, key: str) -> "dict[str, Any]":
+def env_summary(root: str, key: str, size: int, shared: int) -> EnvKept:
     env = env_marks.env_folder(root, key)
     mark = read_json(os.path.join(env, env_marks.OK))
     proved = read_json(os.path.join(env, env_marks.PROVED)) or {}
-    return {
-        "key": key,
-        "whole": mark is not None,
-        "proved": os.path.exists(os.path.join(env, env_marks.PROVED)),
-        "wheels": (mark or {}).get("wheels", []),
-        "requested": proved.get("requested", []),
-        "use": (mark or {}).get("use", ""),
-        "built": env_users.built_on(env),
-        "users": env_users.list_projects(root, key),
-        "changed": [] if mark is None else env_drift.list_changed_packages(env),
-    }
+    return EnvKept(
+        key,
+        whole=mark is not None,
+        proved=os.path.exists(os.path.join(env, env_marks.PROVED)),
+        size=size,
+        shared=shared,
+        wheels=(mark or {}).get("wheels", []),
+        requested=proved.get("requested", []),
+        use=(mark or {}).get("use", ""),
+        built=env_users.built_on(env),
+        users=env_users.list_users(root, key),
+        changed=[] if mark is None else env_drift.list_changed_packages(env),
+    )
 
 
 def why_needed(root: str, key: str, env: str) -> str:

@@ -10,10 +10,8 @@ import zlib
 from ipexctl.common.env_answers import (
     BuiltEnvFound,
     EnvFound,
-    EnvUser,
     HostMpi,
     HostMpiAnswer,
-    ProjectEnv,
 )
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote import child_processes, root_folder
@@ -108,11 +106,7 @@ def describe_built(root: str, prefix: str, project: "Project | None") -> "BuiltE
     if not key:
         return None
     env_users.note_project_run(root, key, project)
-    users = [
-        EnvUser(ProjectEnv(**user), asked, used)
-        for user, asked, used in env_users.list_projects(root, key)
-    ]
-    return BuiltEnvFound(key, env_users.built_on(prefix), users)
+    return BuiltEnvFound(key, env_users.built_on(prefix), env_users.list_users(root, key))
 
 
 def prefix_with_torch(call: "Call", pythons: "Iterable[str]") -> str:

@@ -274,6 +274,8 @@ def remove_run(
     target: Target, text: str, agreed: Callable[[ListedRun], bool] | None, root: str = ROOT
 ) -> Gone:
     """Remove an ended run, with its results. `agreed` None: only show it."""
+    from ipexctl.common.removal_answers import RunRemoved  # late: the other commands need it not
+
     with Fleet(target, root) as fleet:
         run = require_answering(fleet, find_run(fleet, text, sizes=True))
         if not run.over:
@@ -291,8 +293,8 @@ def remove_run(
             return Gone(run, fleet.recaps(), removed=False, declined=agreed is not None)
 
         def one(host: Host) -> HostResult:
-            done = fleet.call(host, "remove.prune_rules.remove_run", run_id=run.id)
-            if done.flag("removed"):
+            answer = fleet.call(host, "remove.prune_rules.remove_run", run_id=run.id)
+            if answer.read(RunRemoved).removed:
                 return HostResult(host.name, HostState.CHANGED, "removed")
             return HostResult(host.name, HostState.OK, "nothing to remove")
 
