@@ -109,7 +109,7 @@ def test_the_scripts_of_the_folder_are_offered_where_none_is_named(typed, tmp_pa
 @pytest.mark.parametrize(
     ("rest", "required"),
     [
-        ("a = p.parse_args()", " --model small --data-dir DATA_DIR"),
+        ("a = p.parse_args()", " --model small --epochs 1"),
         ("a, _ = p.parse_known_args()", ""),  # it is not certain what the script takes
         ("import sys; sys.argv.append('--model=large'); p.parse_args()", ""),
     ],
@@ -118,9 +118,20 @@ def test_an_offered_script_has_the_arguments_that_it_requires(typed, tmp_path, r
     (tmp_path / "train.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
         "p.add_argument('--model', required=True, choices=['small', 'large'])\n"
-        f"p.add_argument('--data-dir', required=True)\n{rest}\n"
+        f"p.add_argument('--epochs', type=int, required=True)\n{rest}\n"
     )
     assert offered(typed("run", "-n", "2").stderr) == [f"ipexctl run -n 2 train.py{required}"]
+
+
+def test_an_offered_script_whose_arguments_only_the_reader_knows_stands_behind_a_hash(
+    typed, tmp_path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--data-dir', required=True)\np.parse_args()\n"
+    )
+    line = "# ipexctl run -n 2 train.py --data-dir DATA_DIR"
+    assert offered(typed("run", "-n", "2").stderr) == [line]
 
 
 @pytest.mark.parametrize(

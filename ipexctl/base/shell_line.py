@@ -14,6 +14,13 @@ PROGRAMS = frozenset(
     tar taskset timedatectl touch ulimit uname unset uv which
     """.split()  # noqa: SIM905 - a list of words stays readable
 )
+# words that stand for what only the reader knows: with one of them, a line cannot be pasted
+_PLACEHOLDER = re.compile(
+    r"(?<![\w$/.{-])(?<!--notify )(?:ADDRESS|COMMAND|CORES_PER_RANK|DIR|FILE|FOLDER|HOST|HOSTFILE"
+    r"|IMAGE|JOBID|LOGFILE|MODULE|NAME|NIC|NODE|ORG|PACKAGE|PATH|PID|PREFIX|RANKS|RANKS_PER_HOST"
+    r"|SCRIPT|\.\.\.)(?![\w=-])"
+)
+_COMMENT = " # "
 _GAP, _NEXT = "   ", "; "  # between a command and the words about it; between two ways
 _ON_HOSTS = re.compile(r"(on [\w\[\],.-]+): (.+)")
 
@@ -25,7 +32,14 @@ def is_command(line: str) -> bool:
 
 
 def shell_line(line: str) -> str:
-    """Return a line of a hint so that a shell accepts it: words for the reader go behind #."""
+    """Return a line of a hint so that a shell accepts it: words for the reader go behind #, and so
+    does a command with a word that stands for another one."""
+    shown = _accepted_line(line)
+    is_template = not shown.startswith("#") and _PLACEHOLDER.search(shown.partition(_COMMENT)[0])
+    return f"# {shown}" if is_template else shown
+
+
+def _accepted_line(line: str) -> str:
     if (there := _ON_HOSTS.fullmatch(line)) and is_command(there[2]):
         sign = "; " if " # " in line else f"{_GAP}# "
         return f"{there[2]}{sign}{there[1]}"
@@ -38,5 +52,5 @@ def first_way(fix: str) -> str:
     if not is_command(command):
         return shell_line(fix.partition(_NEXT)[0])
     if not gap:
-        return command.partition(_NEXT)[0]
-    return f"{command}{_GAP}# {words.lstrip('# ').partition(_NEXT)[0]}"
+        return shell_line(command.partition(_NEXT)[0])
+    return shell_line(f"{command}{_GAP}# {words.lstrip('# ').partition(_NEXT)[0]}")

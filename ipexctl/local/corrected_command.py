@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _USUAL_SCRIPTS = ("train", "main", "run")  # how names of scripts to start begin
 _MOST_SCRIPTS = 2
 _MOST_MISTAKES = 8  # of one line
-_PLAIN = re.compile(r"[\w.-]+")  # words that sed takes as they are
 _PART = r"(?<![\w.-])%s(?![\w.-])"  # a name in a list or pattern, but not a part of another name
 
 
@@ -157,7 +156,7 @@ def commands_with_script(words: Sequence[str]) -> list[str]:
     usual = [name for name in names if name.startswith(_USUAL_SCRIPTS)]
     others = [name for name in names if name not in usual]
     meant = [*usual, *others] if len(names) <= _MOST_SCRIPTS else usual
-    return [_spell([*words, name, *_required_words(name)]) for name in meant[:_MOST_SCRIPTS]]
+    return [_command_with(words, name) for name in meant[:_MOST_SCRIPTS]]
 
 
 def _command_that_resumes(words: Sequence[str]) -> str:
@@ -179,10 +178,12 @@ def _command_that_resumes(words: Sequence[str]) -> str:
     return _spell([*corrected, *["-m"] * ("-m" in typed.options), *typed.script])
 
 
-def _required_words(name: str) -> list[str]:
-    """Return words for the arguments that a script of this folder certainly requires."""
-    required = (argument for argument in _read_arguments(name) if argument.required)
-    return [word for argument in required for word in argument.example]
+def _command_with(words: Sequence[str], name: str) -> str:
+    """Return the command with a script of this folder and the arguments that it certainly requires;
+    behind # if only the reader knows their values."""
+    required = [argument for argument in _read_arguments(name) if argument.required]
+    line = _spell([*words, name, *(word for argument in required for word in argument.example)])
+    return line if all(argument.accepted for argument in required) else f"# {line}"
 
 
 def _read_arguments(name: str) -> tuple[Argument, ...]:
@@ -202,8 +203,6 @@ def _correct_file(error: IpexctlError | HostDown, words: Sequence[str]) -> str:
     """Return the command that corrects the word in the file, then the one that was typed; "" if the
     file does not have it there."""
     (file, number, column), (wrong, right) = error.meant_at, error.meant
-    if not _PLAIN.fullmatch(wrong) or not _PLAIN.fullmatch(right):
-        return ""
     try:
         lines = read_prefix(Path(file)).decode("utf-8").splitlines()
     except (OSError, ValueError):
@@ -212,7 +211,9 @@ def _correct_file(error: IpexctlError | HostDown, words: Sequence[str]) -> str:
     match = re.search(_PART % re.escape(wrong), text)
     if not match or text.find(wrong) != match.start() or column not in (0, match.start() + 1):
         return ""
-    change = f"{number}s/{wrong.replace('.', '[.]')}/{right}/"
+    pattern = re.sub(r"[\[\]\\*^$/]", r"\\\g<0>", wrong).replace(".", "[.]")
+    replacement = re.sub(r"[\\&/]", r"\\\g<0>", right)
+    change = f"{number}s/{pattern}/{replacement}/"
     in_place = ("-i", "") if sys.platform == "darwin" else ("-i",)
     return f"{quote_for_pasting(('sed', *in_place, change, file))} && {_spell(words)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -87,12 +88,15 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
     try:
         document = toml.loads(text)
     except (ValueError, RecursionError) as e:
-        raise InputError(
+        error = InputError(
             f"{source}: invalid TOML",
             why=str(e),
             hint=f"# correct that line of {source}",
             slug="toml-invalid",
-        ) from None
+        )
+        line = re.search(r"at line (\d+)", str(e))
+        meant = _meant_line(text, int(line[1])) if line else ("", "")
+        raise error.with_meant(*meant, at=(source, int(line[1]) if line else 0, 0)) from None
     settings = {}
     for key, value in _flatten_tables(document):
         origin = f"{source}:{_line_of_key(text, key)}"
@@ -107,6 +111,33 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
             raise error.with_meant(word, right, at=(source, _line_of_key(text, key), 0))
         settings[key] = Setting(key, check_setting(key, value, origin), origin)
     return settings
+
+
+_MOST_LINES, _LONGEST_LINE = 1000, 500  # of a file that is corrected
+_BOOLEANS = {
+    "true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"
+}  # fmt: skip
+
+
+def _meant_line(text: str, number: int) -> tuple[str, str]:
+    """Return a line that is not TOML, and the same with what is missing, if the file is TOML then:
+    a bracket, quotes, or an equals sign; else ("", "")."""
+    lines = text.split("\n")
+    line = lines[number - 1].strip() if number <= len(lines) <= _MOST_LINES else ""
+    line = line if len(line) <= _LONGEST_LINE else ""
+    key, sign, value = (part.strip() for part in line.partition("="))
+    tried = [f"{line}]", f"{line}}}", f'{line}"']
+    if sign and value:
+        meant_value = _BOOLEANS.get(value.lower(), f'"{value}"')
+        tried += [f"{key} = {meant_value}"] if re.match(r"[\w./~]", value) else []
+    if not sign and ":" in line:
+        key, _, value = (part.strip() for part in line.partition(":"))
+        tried += [f"{key} = {value}", f'{key} = "{value}"']
+    for meant in filter(None, tried if line else ()):
+        with suppress(ValueError, RecursionError):
+            toml.loads("\n".join((*lines[: number - 1], meant, *lines[number:])))
+            return line, meant
+    return "", ""
 
 
 def _is_run_option(key: str) -> bool:
@@ -146,11 +177,18 @@ def check_setting(key: str, value: Any, origin: str) -> Any:
     example = _EXAMPLES.get(kind, f'"{(choices or ("TEXT",))[0]}"')
     is_shown = kind is not dict and isinstance(value, str | int | float)  # a table has secrets
     given = json.dumps(value[:40] if isinstance(value, str) else value) if is_shown else ""
-    raise InputError(
+    error = InputError(
         f"{origin}: {key} must be {kinds[kind]}{given and f', not {given}'}",
         hint=f"# {key.rpartition('.')[2]} = {example}",
         slug="setting-invalid",
     )
+    file, _, line = origin.rpartition(":")
+    if isinstance(value, str | int | float) and kind in (int, bool) and line.isdigit():
+        quoted = value.strip() if isinstance(value, str) else ""
+        is_number = kind is int and quoted.isdecimal() and int(quoted) >= setting.least
+        right = quoted if is_number or (kind is bool and quoted in ("true", "false")) else example
+        error.with_meant(given, right, at=(file, int(line), 0))
+    raise error
 
 
 def _read_environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:

@@ -42,14 +42,19 @@ class Argument:
     nargs: Nargs = None  # 0: takes no value
     number: str = ""  # int or float: what it converts its value to
     choices: tuple[str, ...] = ()
+    default: str = ""  # of a number
+
+    @property
+    def accepted(self) -> str:
+        """A value that it accepts; "" if none is certain."""
+        number = {"int": "1", "float": "0.1"}.get(self.number, "")
+        return next(iter(self.choices), self.default or number)
 
     @property
     def example(self) -> tuple[str, ...]:
-        """Words that give it a value: the first choice, or its name in capitals."""
-        if not self.flags:
-            return (self.choices or (self.name.upper(),))[:1]
-        value = next(iter(self.choices), self.name.strip("-").replace("-", "_").upper())
-        return (self.name, value)
+        """Words that give it a value: one that it accepts, or its name in capitals."""
+        value = self.accepted or self.name.strip("-").replace("-", "_").upper()
+        return (self.name, value) if self.flags else (value,)
 
 
 @dataclass(frozen=True)
@@ -205,6 +210,7 @@ def _argparse_argument(file: PythonFile, call: Called) -> Argument:
         nargs=nargs,
         number=_number_type(file, call.keywords.get("type")),
         choices=_literal_choices(call),
+        default=_default_number(call.keywords.get("default")),
     )
 
 
@@ -235,6 +241,11 @@ def _number_type(file: PythonFile, node: ast.expr | None) -> str:
     name = node.id if isinstance(node, ast.Name) else ""
     own = name in file.functions or name in file.aliases or name in file.assigned_once
     return name if name in _NUMBERS and not own else ""
+
+
+def _default_number(node: ast.expr | None) -> str:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return repr(value) if type(value) in (int, float) else ""
 
 
 def _literal_choices(call: Called) -> tuple[str, ...]:

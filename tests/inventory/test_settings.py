@@ -20,6 +20,7 @@ from ipexctl.local.settings import load_settings, option_defaults
 from ipexctl.local.settings_file import Setting, parse_settings
 from tests.answering_terminal import answering
 from tests.inventory.conftest import ROOT, Shell
+from tests.pastable import why_not_pastable
 
 
 def test_every_command_with_such_an_option_takes_it_from_the_settings():
@@ -168,6 +169,37 @@ def test_wrong_settings_are_refused_with_their_line(text, what):
     with pytest.raises(InputError) as e:
         parse_settings(text, "t")
     assert e.value.what == what
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected"),
+    [
+        ("[run\nppn = 1\n", "[run]\nppn = 1\n"),
+        ("root = a/b.c*d\n", 'root = "a/b.c*d"\n'),
+        ('root = "a\n', 'root = "a"\n'),
+        ("root: /a\n", 'root = "/a"\n'),
+        ("forks: 3\n", "forks = 3\n"),
+        ("[run]\nenv = {A = 'a&b'\n", "[run]\nenv = {A = 'a&b'}\n"),
+        ('[run]\nppn = "4"\n', "[run]\nppn = 4\n"),
+        ('[run]\nppn = "two"\n', "[run]\nppn = 2\n"),
+        ("[run]\nppn = 0\n", "[run]\nppn = 2\n"),
+        ("= 3\n", None),
+        ("[run]\nppn = [1]\n", None),
+    ],
+)
+def test_the_line_that_corrects_the_settings_can_be_pasted(shell, text, corrected):
+    shell.write("ipexctl.toml", text)
+    done = shell("config")
+    assert done.returncode == 2
+    line = done.stderr.partition("  try: ")[2].splitlines()[0]
+    if corrected is None:
+        assert line.startswith("# ")
+        return
+    assert why_not_pastable(line) == ""
+    change, _, again = line.partition(" && ")
+    assert again == "ipexctl config"
+    subprocess.run(["bash", "-c", change], cwd=shell.folder, check=True)
+    assert (shell.folder / "ipexctl.toml").read_text() == corrected
 
 
 def test_a_wrong_project_file_stops_every_command_but_help(shell):

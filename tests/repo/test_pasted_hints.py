@@ -4,6 +4,7 @@ for the reader stand behind #."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tests.pastable import why_not_pastable
 
 PACKAGE = Path(__file__).parents[2] / "ipexctl"
 _VALUES = {"hint", "command"}  # names of arguments that are lines to paste
+_CAPITALS = re.compile(r"(?<![\w$/.\\-])[A-Z][A-Z_]{2,}(?![\w=])")
+_VARIABLES = re.compile(r"unset [A-Z_ ]+|--(?:secret-)?env \S+|'[^']*'|\w*CCL_")
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
@@ -66,6 +69,39 @@ def test_every_fix_of_a_check_can_be_pasted() -> None:
     lines = [(check.id, line) for check in all_checks() for line in str(check.fix).splitlines()]
     wrong = [(i, line, why) for i, line in lines if (why := why_not_pastable(shell_line(line)))]
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_command"),
+    [
+        ("ssh -G HOST   # prints the line", False),
+        ("ipexctl run -n RANKS SCRIPT", False),
+        ("python -m py_compile SCRIPT.py", False),
+        ("ipexctl run --env SSL_CERT_FILE=FILE train.py", False),
+        ("ipexctl run ...   # sets it", False),
+        ("cd DIR && ipexctl ps", False),
+        ("ipexctl run --env NAME=x --env HOST_NAME train.py   # or FILE", True),
+        ("echo $PATH ${HOST}", True),
+        ("ipexctl run --notify COMMAND train.py", True),
+        ("cat out/FILE.txt a...b", True),
+    ],
+)
+def test_a_command_with_a_word_for_the_reader_to_replace_stands_behind_a_hash(
+    line: str, is_command: bool
+) -> None:
+    assert shell_line(line) == (line if is_command else f"# {line}")
+    assert first_way(line).startswith("#") is not is_command
+
+
+def test_no_line_to_paste_has_a_word_in_capitals_that_is_no_variable() -> None:
+    lines = [(place, shell_line(line)) for place, line in hints()]
+    lines += [(cause.slug, first_way(cause.fix)) for cause in known_failures()]
+    lines += [(c.id, shell_line(line)) for c in all_checks() for line in str(c.fix).splitlines()]
+    commands = [(place, line.partition(" # ")[0]) for place, line in lines if line[:1] != "#"]
+    found = [
+        (place, line) for place, line in commands if _CAPITALS.search(_VARIABLES.sub("", line))
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize(

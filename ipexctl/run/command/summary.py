@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.text import Text
 
+from ipexctl.base.quoting import quote
 from ipexctl.base.shell_line import first_way, shell_line
 from ipexctl.base.sizes import count, fold_numbers, short_duration, short_size
 from ipexctl.inventory.hostfile_text import fold
@@ -88,12 +90,23 @@ def _ways_out(result: RunResult, fix: str) -> Iterator[tuple[str, str]]:
     """Yield the lines to paste with their labels: this run's own command in place of `run ...`."""
     is_whole = result.left_out is not None and fix == result.left_out.fix
     for number, text in enumerate(fix.splitlines()):
-        line = shell_line(text) if is_whole else first_way(text)
-        if result.again and (match := _OTHER_RUN.match(line)):
-            own = result.again.replace("ipexctl run", f"ipexctl run{match['options']}", 1)
-            line = own + line[match.end() :]
+        line = shell_line(text) if is_whole else first_way(_name_parts(result, text))
         line = result.spell(line) if result.spell and not line.startswith("#") else line
         yield ("    " if number else "try:"), line
+
+
+def _name_parts(result: RunResult, text: str) -> str:
+    """Replace the words of a fix that stand for parts of this run: its command, the host of the
+    rank that failed, and that rank's log."""
+    if result.again and (match := _OTHER_RUN.match(text)):
+        own = result.again.replace("ipexctl run", f"ipexctl run{match['options']}", 1)
+        text = own + text[match.end() :]
+    if result.first and not result.first.lost:
+        host, logs = result.first.host, Path(result.kept.folder or "nowhere", "logs")
+        text = re.sub(r"(?<![\w$/.-])HOST\b", quote((host,)), text)
+        for path in logs.glob(f"rank{result.first.rank:05}.*"):
+            text = text.replace("LOGFILE", quote((short_path(str(path)),)))
+    return text
 
 
 def _rank_names(failed: Sequence[RankEnd]) -> str:

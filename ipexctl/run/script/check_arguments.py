@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ipexctl.base.located_errors import nearest_word
@@ -16,7 +17,9 @@ from ipexctl.user_code.source import PythonSource
 
 _REFUSES = "the script's own parser would end every rank with this error"
 _MOST_NAMED = 12  # options that are listed
-_BAD_CHOICE = re.compile(r"argument (?:.*/)?(\S+): invalid choice: '([^']+)'")
+_BAD_VALUE = re.compile(
+    r"argument (?:\S*/)?(\S+): (?:invalid [\w ]+: '([^']+)'|expected one argument$)"
+)
 
 
 def refuse_misfit(
@@ -103,31 +106,55 @@ def _list_names(declared: ScriptArguments, *, options: bool) -> str:
 def _refuse_value(
     script: str, declared: ScriptArguments, message: str, args: Sequence[str], typed: Typed
 ) -> InputError:
-    corrected = _with_meant_choice(declared, message, args)
+    match = _BAD_VALUE.search(message)
+    flag = match[1] if match else ""
+    argument = next((a for a in declared.arguments if flag in (*a.flags, a.name)), None)
+    offered = ""
+    if match and argument:
+        kind = {"int": "a whole number", "float": "a number"}.get(argument.number, "")
+        value = _meant_value(argument, match[2] or "")
+        note = f"{flag} takes {kind or ' or '.join(argument.choices)}"
+        if words := _with_value(argument, match[2], value, args) if value else ():
+            offered = _command(typed, words, note)
     return InputError(
         f"{script}: {message}",
         why=_REFUSES,
-        hint=_with_force(typed, _command(typed, corrected) if corrected else ""),
+        hint=_with_force(typed, offered),
         slug="script-argument",
     )
 
 
-def _with_meant_choice(
-    declared: ScriptArguments, message: str, args: Sequence[str]
+def _meant_value(argument: Argument, typed: str) -> str:
+    """Return what was probably meant by a refused value, or else, for a number, one that is
+    accepted; "" if nothing is."""
+    if argument.choices:
+        return nearest_word(typed, argument.choices) or argument.choices[0]
+    with suppress(ValueError, OverflowError):
+        number = float(typed.replace(",", "."))
+        if argument.number == "float":
+            return f"{number:g}"
+        if number == int(number):  # such as 1e3
+            return str(int(number))
+    return argument.accepted
+
+
+def _with_value(
+    argument: Argument, typed: str | None, value: str, args: Sequence[str]
 ) -> Sequence[str]:
-    """Return the arguments with the choice that is similar to the refused one; () without one."""
-    if not (match := _BAD_CHOICE.search(message)):
-        return ()
-    argument = next((a for a in declared.arguments if match[1] in (*a.flags, a.name)), None)
-    near = nearest_word(match[2], argument.choices) if argument else ""
-    spellings = {match[2]: near}
-    for flag in argument.flags if argument else ():
-        spellings[f"{flag}={match[2]}"] = f"{flag}={near}"
+    """Return the arguments with the value in place of the typed one, or, for None, behind the
+    option; () unless that is in one place."""
+    spellings: dict[str, tuple[str, ...]] = {typed: (value,)} if typed else {}
+    for flag in argument.flags:
+        for end in range(3, len(flag) + 1) if flag.startswith("--") else (len(flag),):
+            name = flag[:end]  # the parser accepts it shortened
+            spellings[name if typed is None else f"{name}={typed}"] = (
+                (name, value) if typed is None else (f"{name}={value}",)
+            )
     places = [i for i, word in enumerate(args) if word in spellings]
-    if not near or len(places) != 1:
+    if len(places) != 1:
         return ()
     (place,) = places
-    return (*args[:place], spellings[args[place]], *args[place + 1 :])
+    return (*args[:place], *spellings[args[place]], *args[place + 1 :])
 
 
 def _refuse_missing(
@@ -137,10 +164,11 @@ def _refuse_missing(
     places = ", ".join(f"{script}:{line}" for line in lines)
     words = [*args, *(word for argument in missing for word in argument.example)]
     choices = "; ".join(f"{a.name}: {' or '.join(a.choices)}" for a in missing if a.choices)
+    is_template = not all(argument.accepted for argument in missing)
     return InputError(
         f"{script} needs {names}",
         why=f"required at {places}",
-        hint=_with_force(typed, _command(typed, words, choices)),
+        hint=_with_force(typed, "# " * is_template + _command(typed, words, choices)),
         slug="script-argument-missing",
     )
 

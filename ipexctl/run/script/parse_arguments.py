@@ -17,10 +17,11 @@ class Misfit:
 
     words: tuple[str, ...] = ()
     missing: tuple[Argument, ...] = ()
-    message: str = ""  # of argparse: a value that is not a number or not one of the choices
+    message: str = ""  # of argparse: a value that is missing, or not a number or a choice
 
 
 _BAD_VALUE = re.compile(r": invalid (?:int value|float value|choice): ")  # in all versions
+_NO_VALUE = ": expected one argument"
 _MISSING = "the following arguments are required: "
 
 
@@ -38,7 +39,7 @@ def find_misfit(script: ScriptArguments, words: Sequence[str]) -> Misfit | None:
             missing = [named[dest] for dest in text.removeprefix(_MISSING).split(", ")]
             options = {dest: a for dest, a in named.items() if a.flags}
             unknown = _unknown_options(script, options, words)
-        elif script.complete and script.abbreviates and _BAD_VALUE.search(text):
+        elif script.complete and script.abbreviates and _is_certain_refusal(text, words):
             return Misfit(message=_spell_names(text, named))
         else:
             return None
@@ -54,6 +55,13 @@ def _is_certain(script: ScriptArguments, unknown: Sequence[str]) -> bool:
     return unknown[0].startswith("-") or all(
         argument.nargs not in ("?", "*") for argument in script.arguments if not argument.flags
     )
+
+
+def _is_certain_refusal(message: str, words: Sequence[str]) -> bool:
+    """Decide whether all versions of Python refuse this: words such as -1e-3 are values or not."""
+    if message.endswith(_NO_VALUE):
+        return not any(re.match(r"-(?!-?[a-zA-Z])", word) for word in words)
+    return _BAD_VALUE.search(message) is not None
 
 
 def _unknown_options(
