@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from contextlib import contextmanager, suppress
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -57,9 +58,14 @@ def open_atomic(
 
 
 def read_json(path: "Path") -> "dict[str, Any] | None":
-    """Return the JSON object in a file; None if the file is missing or holds something else."""
+    """Return the JSON object in a file; None if the file is missing or holds something else.
+
+    Ranks can write to the folder of their run: a pipe or a device in a file's place is not read.
+    """
     try:
-        with open(path, "rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             value = json.loads(file.read().decode("utf-8"))
     except (OSError, ValueError):
         return None

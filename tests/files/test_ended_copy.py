@@ -194,3 +194,13 @@ def test_another_project_takes_nothing(tmp_path: Path, project: Path) -> None:
     other = fill(tmp_path / "q", {**FILES, **{f"f{i}.py": f"{i}" for i in range(9)}})
     run(tmp_path / "root", other, "run-2")
     assert inodes(first) == before
+
+
+@pytest.mark.parametrize("name", ["placed", "tree"])
+def test_a_pipe_that_a_rank_put_into_its_runs_folder_stops_no_later_run(
+    tmp_path: Path, project: Path, name: str
+) -> None:
+    record = run(tmp_path / "root", project, "run-1").parent / name
+    record.unlink()
+    os.mkfifo(record)
+    assert_is_the_project(run(tmp_path / "root", project, "run-2"), project)
