@@ -14,6 +14,11 @@ def _merge_bomb() -> str:
     return f"vars: &v\n{keys}\nsteps:\n" + "- <<: *v\n" * 20_000
 
 
+def _text_bomb() -> str:
+    lines = [f"  v{n}: '{f'${{v{n - 1}}}' * 10}'" for n in range(1, 13)]
+    return "\n".join(["vars:", "  v0: xxxxxxxxxx", *lines, "steps:", "  - sh: echo ${v12}", ""])
+
+
 def _step(text: str) -> str:
     return f"steps:\n  - {text}\n"
 
@@ -31,6 +36,7 @@ TEXTS: dict[str, str] = {
     "Ansible's facts": "steps:\n  - sh: id\n    when: {ansible_memtotal_mb: {min: 1}}\n",
     "a comparison of Ansible": "steps:\n  - sh: id\n    when: ansible_os_family == 'Debian'\n",
     "a variable that one host of two has": "steps:\n  - sh: echo ${site}\n",
+    "variables of variables, ten times each": _text_bomb(),
     "errors in several steps": (
         "become: true\nsteps:\n  - sh: id\n    regster: x\n  - fil: {path: x}\n"
         "  - sh: id\n    notify: nobody\n"

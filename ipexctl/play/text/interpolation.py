@@ -11,6 +11,7 @@ from dataclasses import field
 
 from ipexctl.base.located_errors import Bad, nearest_word
 from ipexctl.base.secret_mask import mask_secrets
+from ipexctl.base.sizes import format_bytes
 from ipexctl.quick_dataclass import dataclass
 
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<name>[^${}\n]*)\}?")
@@ -30,6 +31,7 @@ _ANSIBLE = {
     "ansible_user_dir": "fact.home", "ansible_user": "fact.user",
 }  # fmt: skip
 KINDS = ("fact", "env", "secret")
+LONGEST = 1_000_000  # characters of a text with its values: a dozen variables can make gigabytes
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,10 @@ def interpolate_text(text: str, scope: Scope) -> str | None:
     values = {name: scope.lookup(name, index) for name, index in names_in(text)}
     if None in values.values():
         return None
+    names = [m["name"].strip() for m in _REFERENCE.finditer(text) if not m["escaped"]]
+    if len(text) + sum(len(values[name] or "") for name in names) > LONGEST:
+        what = f"with the values of its variables this is longer than {format_bytes(LONGEST)}"
+        raise Bad(what, hint="# copy: a file that has the text", slug="text-too-long")
     return _REFERENCE.sub(lambda m: "${" if m["escaped"] else values[m["name"].strip()] or "", text)
 
 
