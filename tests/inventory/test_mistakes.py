@@ -64,11 +64,14 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
         ),
         (
             "accelerate config",
-            "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
+            "# ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; --accelerate FILE: its config",
         ),
         ("accelerate env", "ipexctl env exec -- accelerate env"),
         ("fabric consolidate out/x.ckpt", "ipexctl env exec -- fabric consolidate out/x.ckpt"),
-        ("uv run train.py", "ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT"),
+        (
+            "uv run train.py",
+            "ipexctl run -H a train.py\n# -n sets the number of ranks, -ppn that of each host",
+        ),
         ("sbatch --nodes 2 job.slurm", "ipexctl migrate job.slurm"),
     ],
 )

@@ -188,7 +188,7 @@ def _requested_counts(request: LineRequest) -> tuple[int | None, int | None]:
             raise InputError(
                 f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",
                 why="each host gets the same number",
-                hint="set -n and -ppn explicitly, before the script",
+                hint="# set -n and -ppn, before the script",
                 slug="ranks-not-divisible",
             )
         ppn = n // nodes
@@ -224,6 +224,6 @@ def nest_requests(
     raise InputError(
         f"{outer.who} {first} starts {inner.who} {second}, and both start several ranks",
         why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
-        hint="set -n and -ppn explicitly: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+        hint="# set both: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
         slug="launchers-both-start-ranks",
     )

@@ -22,7 +22,7 @@ _IPEX = (
 )
 _ASKS = (
     "what accelerate config asks for are options of ipexctl run",
-    "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
+    "# ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; --accelerate FILE: its config",
 )
 _NO_RANKS = ("that command starts no ranks", "ipexctl env exec -- {words}")
 _SHELL = (
