@@ -117,6 +117,8 @@ def test_a_failed_rank_is_started_again_with_all_others(runner, tmp_path):
     assert fetched.returncode == 0, fetched.stderr
     came = sorted(path.name for path in (tmp_path / "came").iterdir())
     assert came == [f"out-{rank}-{attempt}" for rank in range(3) for attempt in range(2)]
+    why = second(runner, tmp_path / "two", "why", run.run_id).stdout
+    assert f"run {run.run_id}-r02, attempt 2 · 3 ranks on node[01-03]" in why, why
 
 
 @pytest.mark.parametrize("host", ["node01", "node02"])

@@ -129,7 +129,9 @@ def test_each_sees_that_the_others_run_is_there_and_cannot_read_or_stop_it(
     for words in (("stop", theirs), ("logs", theirs), ("rm", theirs, "-y"), ("wait", theirs)):
         done = bob.call(*words, "--json")
         assert done.returncode == 2, done.stderr
-        assert json.loads(done.stdout)["errors"][0]["slug"] == "unknown-run"
+        (error,) = json.loads(done.stdout)["errors"]
+        assert error["slug"] == "unknown-run"
+        assert "there are others: of daemon on localhost" in error["why"]
     bob.call("stop", own, "-t", "0")
     stolen = bob.python("-c", STEAL, str(ann.home), theirs, "localhost")
     assert stolen.stdout == "True True True None\n", stolen.stderr

@@ -7,6 +7,7 @@ from typing import Any
 
 from ipexctl.base.sizes import duration
 from ipexctl.base.wrapping import wrap_text
+from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.run.hang import diagnosis_layout
 from ipexctl.run.jobs.why import Why
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
@@ -53,7 +54,8 @@ def _step_lines(why: Why, width: int) -> Iterator[str]:
 def _first_line(why: Why) -> str:
     """Return the headline: whether the run makes progress, its name and its hosts."""
     run = why.run
-    name = f"run {run.name_or_id}"
+    attempt = ATTEMPT.search(run.id)
+    name = f"run {run.name_or_id}" + (f", attempt {int(attempt[1])}" if attempt else "")
     where = run.ranks_text
     if why.situation is None or why.diagnosis is None:
         return f"{_describe_without_looks(why)} · {name} · {where}"

@@ -103,6 +103,8 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
         if newest:
             return find_run(fleet, text, sizes=sizes)
         if not fleet.failures:
+            if not e.why and (theirs := _name_other_accounts(fleet)):
+                raise InputError(e.what, why=theirs, hint=e.hint, slug=e.slug) from None
             if e.why or not _is_only_local(fleet):
                 raise
             hint = "add -f HOSTFILE, or run it in your project's folder (with ipexctl.toml)"
@@ -204,6 +206,17 @@ def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
 
     by_host = fleet.map_hosts(one).items()
     return tuple((host.name, run) for host, runs in by_host for run in runs if not run.own)
+
+
+def _name_other_accounts(fleet: Fleet) -> str:
+    """Return that other accounts of the hosts run something, "" if none does."""
+    hosts: dict[str, list[str]] = {}
+    for host, run in _list_other_users(fleet):
+        hosts.setdefault(run.owner, []).append(host)
+    named = [f"{owner} on {fold(dict.fromkeys(on))}" for owner, on in sorted(hosts.items())]
+    if not named:
+        return ""
+    return f"only an account's own runs are listed; there are others: of {', of '.join(named)}"
 
 
 def stop_run(

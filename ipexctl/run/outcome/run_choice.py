@@ -71,7 +71,7 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
     """
     if not runs:
         raise InputError(
-            "there are no runs on these hosts",
+            "this account has no runs on these hosts",
             hint="# ipexctl run starts one",
             slug="no-runs",
         )
