@@ -132,6 +132,10 @@ def test_each_sees_that_the_others_run_is_there_and_cannot_read_or_stop_it(
         (error,) = json.loads(done.stdout)["errors"]
         assert error["slug"] == "unknown-run"
         assert "there are others: of daemon on localhost" in error["why"]
+    named = bob.start("--name", "bert", *LONG)
+    done = bob.call("stop", "brt")
+    assert done.returncode == 2 and "ipexctl stop bert" in done.stderr, done.stderr
+    bob.call("stop", named, "-t", "0")
     bob.call("stop", own, "-t", "0")
     stolen = bob.python("-c", STEAL, str(ann.home), theirs, "localhost")
     assert stolen.stdout == "True True True None\n", stolen.stderr

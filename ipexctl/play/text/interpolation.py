@@ -149,11 +149,11 @@ def interpolate_text(text: str, scope: Scope) -> str | None:
     """Return the text with values for names; None if one is not known yet."""
     if "$" not in text and "{{" not in text:
         return text
-    values = {name: scope.lookup(name, index) for name, index in names_in(text)}
+    names = list(names_in(text))
+    values = {name: scope.lookup(name, index) for name, index in names}
     if None in values.values():
         return None
-    names = [m["name"].strip() for m in _REFERENCE.finditer(text) if not m["escaped"]]
-    if len(text) + sum(len(values[name] or "") for name in names) > LONGEST:
+    if len(text) + sum(len(values[name] or "") for name, _ in names) > LONGEST:
         what = f"with the values of its variables this is longer than {format_bytes(LONGEST)}"
         raise Bad(what, hint="# copy: a file that has the text", slug="text-too-long")
     return _REFERENCE.sub(lambda m: "${" if m["escaped"] else values[m["name"].strip()] or "", text)

@@ -103,8 +103,7 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
         if newest:
             return find_run(fleet, text, sizes=sizes)
         if not fleet.failures:
-            if not e.why and (theirs := _name_other_accounts(fleet)):
-                raise InputError(e.what, why=theirs, hint=e.hint, slug=e.slug) from None
+            e.why = e.why or _name_other_accounts(fleet)
             if e.why or not _is_only_local(fleet):
                 raise
             hint = "add -f HOSTFILE, or run it in your project's folder (with ipexctl.toml)"
