@@ -48,6 +48,10 @@ class PartAbsent(CopierEvent):
     name: str
 
 
+class LastLooksDone(CopierEvent):
+    """What the ranks had written when they ended was reported, or is unfinished."""
+
+
 class PartKept(CopierEvent):
     """A part is kept on the disk of the host that wrote it."""
 
@@ -89,6 +93,10 @@ class SeekPart(CopyOrder):
     """Report the part of a checkpoint once it is finished, or that there is none."""
 
     name: str
+
+
+class TakeLastLooks(CopyOrder):
+    """The ranks have ended: look a few times more, and say when that is done."""
 
 
 class NoteWait(CopyOrder):

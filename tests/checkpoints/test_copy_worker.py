@@ -13,15 +13,17 @@ from ipexctl.common.copy_messages import (
     CopyFailed,
     CopyOrder,
     KeepPart,
+    LastLooksDone,
     ManifestWritten,
     PartAbsent,
     PartFound,
     PartKept,
     SeekPart,
+    TakeLastLooks,
     WithdrawManifest,
     WriteManifest,
 )
-from ipexctl.remote.checkpoints import copy_link, copy_requests
+from ipexctl.remote.checkpoints import copy_link, copy_requests, copy_worker
 from ipexctl.remote.checkpoints.copy_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
 from tests.made import start_order
@@ -89,6 +91,16 @@ def test_two_equal_looks_and_a_finished_file_make_it_ready_once(hub):
     (hub.work / "out/c-2").mkdir()
     (hub.work / "out/c-2/model.pt").write_bytes(b"PK\3\4 cut")
     assert hub.looks(3) == []
+
+
+def test_what_was_written_before_the_last_looks_is_reported_before_they_are_done(hub):
+    assert hub.looks(copy_worker.LAST_LOOKS) == []
+    zipped(hub.work / "out/c-1/model.pt")
+    assert hub.tell(TakeLastLooks()) == []
+    found, last = hub.looks(copy_worker.LAST_LOOKS)
+    assert isinstance(found, PartFound) and found.name == "out/c-1"
+    assert last == LastLooksDone()
+    assert hub.looks() == []
 
 
 def test_it_is_kept_and_published_as_ordered(hub):

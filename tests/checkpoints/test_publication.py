@@ -17,12 +17,14 @@ from ipexctl.common.copy_messages import (
     CopyOrder,
     CopyPart,
     KeepPart,
+    LastLooksDone,
     ManifestWritten,
     PartAbsent,
     PartCopied,
     PartFound,
     PartKept,
     SeekPart,
+    TakeLastLooks,
     WithdrawManifest,
     WriteManifest,
 )
@@ -94,8 +96,14 @@ class Cluster:
                         assert part.sha in self.disk[host]
                 self.manifests[host][manifest.number] = manifest
                 self.say(host, ManifestWritten(manifest.number))
+            case TakeLastLooks():
+                self.say(host, LastLooksDone())
             case WithdrawManifest(number):
                 self.manifests[host].pop(number, None)
+
+    def end_ranks(self) -> None:
+        self.hub.begin_end()
+        self.collect()
 
     def run(self, chance: random.Random | None = None) -> None:
         while self.orders:
@@ -123,8 +131,32 @@ def test_a_pattern_that_matches_nothing_is_said_at_the_end(found: bool):
     if found:
         made.write("a", "c-1")
         made.run()
+    made.end_ranks()
+    made.run()
+    assert made.hub.is_done()
     made.hub.end(["nope/*"])
     assert [type(fact.event) for fact in made.hub.facts] == [Noted] * (not found)
+
+
+def test_the_end_waits_for_the_last_looks_of_a_host_that_is_slow_or_was_killed():
+    made = Cluster()
+    made.end_ranks()
+    assert made.orders == [(host, TakeLastLooks()) for host in HOSTS]
+    made.orders = made.orders[:2]
+    made.run()
+    assert not made.hub.is_done()
+    made.say("c", CopierServes(2, "c"))  # its process was killed with its orders
+    made.write("c", "c-1")
+    made.run()
+    assert made.hub.is_done() and made.complete == ["c-1"]
+
+
+def test_a_host_that_never_looks_is_no_reason_to_say_that_nothing_matches():
+    made = Cluster()
+    made.end_ranks()
+    made.hub.end(["c-*"])
+    (fact,) = made.hub.facts
+    assert isinstance(fact.event, Noted) and "too slow" in fact.event.text
 
 
 def test_the_age_of_a_checkpoint_counts_from_when_its_last_part_was_written():

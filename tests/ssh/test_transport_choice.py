@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from ipexctl.errors import HostKeyChanged, Unreachable
 from ipexctl.inventory.inventory import Host
+from ipexctl.machines.ssh.dial import CUT_OFF, Dropped, retry_dropped
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.ssh.transport_choice import choose_transport
 from tests.processes import listens
@@ -160,3 +162,19 @@ def test_a_key_on_a_device_takes_ssh_where_ssh_config_names_it(sshd, choice, tmp
     key.with_suffix(".pub").write_text(f"{kind.decode()} {base64.b64encode(blob).decode()}\n")
     _, notes = choice(sshd.config("n", more=f"  IdentityFile {key}\n"), "n")
     assert notes == ["n: connected by the ssh program, because of a key on a FIDO device"]
+
+
+@pytest.mark.parametrize(
+    ("slug", "told"), [(CUT_OFF, "connection-dropped"), ("no-route", "no-route")]
+)
+def test_an_attempt_that_the_deadline_cuts_off_hides_no_earlier_reason(
+    slug: str, told: str
+) -> None:
+    attempts = iter([Dropped(Host("a"), ""), Unreachable("a: later", slug=slug)])
+
+    def attempt() -> None:
+        raise next(attempts)
+
+    with pytest.raises(Unreachable) as e:
+        retry_dropped(attempt, time.monotonic() + 60.0)
+    assert e.value.slug == told

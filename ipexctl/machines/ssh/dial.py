@@ -23,6 +23,7 @@ from ipexctl.quick_dataclass import dataclass
 T = TypeVar("T")
 BANNER_LIMIT = 1 << 16
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
+CUT_OFF = "ssh-timeout"  # ssh still ran at the deadline
 SEE_SSHD = "systemctl status ssh sshd; ss -tln"
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
@@ -54,13 +55,19 @@ class Dropped(Exception):
 def retry_dropped(attempt: Callable[[], T], deadline: float) -> T:
     """Retry until the deadline: sshd drops some of many simultaneous connections (MaxStartups)."""
     pause = FIRST_PAUSE
+    dropped: Unreachable | None = None
     while True:
         try:
             return attempt()
         except Dropped as e:
-            delay = pause * random.uniform(0.5, 1.5)
-            if time.monotonic() + delay >= deadline:
-                raise e.error from None
+            dropped = e.error
+        except Unreachable as e:
+            if dropped and e.slug == CUT_OFF:
+                raise dropped from None
+            raise
+        delay = pause * random.uniform(0.5, 1.5)
+        if time.monotonic() + delay >= deadline:
+            raise dropped from None
         time.sleep(delay)
         pause = min(pause * 2, LONGEST_PAUSE)
 

@@ -21,7 +21,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command, startup_files
 from ipexctl.machines.openssh.ssh_config import SshSettings
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
-from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, retry_dropped
+from ipexctl.machines.ssh.dial import CUT_OFF, SEE_SSHD, Dropped, retry_dropped
 from ipexctl.machines.ssh.known_hosts import own_known_hosts
 from ipexctl.machines.ssh.unresolved import name_not_resolved
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
@@ -256,7 +256,7 @@ def explain_ssh_error(
         return Dropped(host, text)
     hint = login_command.ssh_debug_command(host)
     if status is None:
-        return Unreachable(f"{host.name}: ssh timed out", why=text, hint=hint, slug="ssh-timeout")
+        return Unreachable(f"{host.name}: ssh timed out", why=text, hint=hint, slug=CUT_OFF)
     return Unreachable(
         f"{host.name}: ssh failed (exit {status})", why=text, hint=hint, slug="ssh-failed"
     )

@@ -7,6 +7,7 @@ forked before the supervisor has threads, and ends with it.
 import importlib
 import json
 import os
+import select
 import socket
 import time
 
@@ -27,6 +28,7 @@ if MYPY:
 
 LIMIT = 1 << 18  # bytes of a message
 RESTARTER, WORKER = "ipexctl-copies", "ipexctl-copy"  # as `ps -o comm` shows them
+BEGINS = 5.0  # seconds that ranks wait for it, where a disk does not answer
 PAUSE = 2.0  # seconds before a killed worker is replaced
 
 
@@ -41,13 +43,17 @@ def start_checkpoint_copier(order: StartOrder, run_folder: str) -> "socket.socke
         try:
             rank_wrapper.die_with_parent(parent)
             rank_wrapper.set_name(RESTARTER)
-            os.nice(19)
             close_files(theirs.fileno())
             keep_copier_running(order, folder, theirs)
         finally:
             os._exit(1)
     theirs.close()
     return ours
+
+
+def wait_for_copier(link: "socket.socket") -> None:
+    """Wait for its first message: which files are older than the ranks is known then."""
+    select.select([link], [], [], BEGINS)
 
 
 def keep_copier_running(order: StartOrder, folder: str, link: "socket.socket") -> None:

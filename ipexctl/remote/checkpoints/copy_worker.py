@@ -20,6 +20,7 @@ from ipexctl.common.copy_messages import (
     CopyOrder,
     CopyPart,
     KeepPart,
+    LastLooksDone,
     ManifestWritten,
     NoteWait,
     PartAbsent,
@@ -27,6 +28,7 @@ from ipexctl.common.copy_messages import (
     PartFound,
     PartKept,
     SeekPart,
+    TakeLastLooks,
     WithdrawManifest,
     WriteManifest,
 )
@@ -52,6 +54,7 @@ if MYPY:
     WaitingRow = list[Any]  # name, step, bytes, when written, why it is not copied
 
 EVERY = 2.0  # seconds between two looks
+LAST_LOOKS = 4  # after the ranks have ended: what is equal in two of them is finished
 PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
 SO_MAX_PACING_RATE = 47
 LONGEST_LIST = 1 << 17  # bytes of the names in one message
@@ -81,6 +84,7 @@ class Worker:
         self.told = {}  # type: dict[str, str]  # key -> the stamp that the hub knows
         # key -> looks until the hub is told that it is not here
         self.sought = {}  # type: dict[str, int]
+        self.looks_left = 0  # until the hub is told that these were the last ones
         self.waiting = {}  # type: dict[str, WaitingRow]  # by key
         # keys that were reported as finished, in that order
         self.ready = []  # type: list[str]
@@ -111,6 +115,7 @@ class Worker:
         try:
             self.copies.make()
             self.say(CopierServes(self.listen() if self.keys else 0))
+            os.nice(19)  # not before: the ranks wait for that message
             if os.path.isdir(self.aside):
                 self.note(PUT_ASIDE % self.aside)
         except (Failure, OSError) as e:
@@ -167,6 +172,10 @@ class Worker:
                 self.say(PartAbsent(key))
         self.write_pending()
         self.note_progress(now)
+        if self.looks_left:
+            self.looks_left -= 1
+            if not self.looks_left:
+                self.say(LastLooksDone())
 
     def find_written(self) -> "dict[str, tuple[Members, Files | None]]":
         """Return {key: (members, files)} of checkpoints of which the ranks have written a file,
@@ -266,6 +275,9 @@ class Worker:
         self.told.pop(order.name, None)
         self.sought[order.name] = 3
 
+    def look_last(self, order: TakeLastLooks) -> None:
+        self.looks_left = LAST_LOOKS
+
     def waits(self, order: NoteWait) -> None:
         if order.name in self.waiting:
             self.waiting[order.name][-1] = order.why
@@ -328,6 +340,7 @@ class Worker:
 
     HANDLERS: "dict[type[CopyOrder], Callable[..., None]]" = {
         SeekPart: seek,
+        TakeLastLooks: look_last,
         NoteWait: waits,
         KeepPart: keep,
         CopyPart: copy,

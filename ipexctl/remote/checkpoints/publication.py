@@ -19,6 +19,7 @@ from ipexctl.common.copy_messages import (
     CopyOrder,
     CopyPart,
     KeepPart,
+    LastLooksDone,
     ManifestWritten,
     NoteWait,
     PartAbsent,
@@ -26,6 +27,7 @@ from ipexctl.common.copy_messages import (
     PartFound,
     PartKept,
     SeekPart,
+    TakeLastLooks,
     WithdrawManifest,
     WriteManifest,
 )
@@ -75,6 +77,8 @@ class Publication:
         # hosts that failed to keep a copy of another one's part
         self.unfit = set()  # type: set[str]
         self.ended = False  # on some host nothing is copied any more
+        self.are_ranks_over = False
+        self.looked = set()  # type: set[str]  # hosts that have taken their last looks since
         # name -> why it is not copied yet, as its hosts were told
         self.waits = {}  # type: dict[str, str]
         self.said = set()  # type: set[str]
@@ -96,6 +100,8 @@ class Publication:
         for name in self.order:
             if host not in self.answers[name]:
                 self.tell(host, SeekPart(name))
+        if self.are_ranks_over:
+            self.tell(host, TakeLastLooks())
 
     def on_note(self, host: str, message: CopierNote, now: float) -> None:
         self.note("checkpoints on %s: %s" % (host, message.text[:300]))
@@ -163,6 +169,9 @@ class Publication:
         elif name in self.answers:
             self.answers[name].setdefault(host, None)
 
+    def on_looked(self, host: str, message: LastLooksDone, now: float) -> None:
+        self.looked.add(host)
+
     def on_kept(self, host: str, message: PartKept, now: float) -> None:
         if self.current and message.number == self.current.number:
             part = CopiedPart(message.sha, message.list, message.bytes)
@@ -223,22 +232,34 @@ class Publication:
         CopierEnded: on_ended,
         PartFound: on_ready,
         PartAbsent: on_none,
+        LastLooksDone: on_looked,
         PartKept: on_kept,
         PartCopied: on_copied,
         ManifestWritten: on_published,
         CopyFailed: on_failed,
     }
 
+    def begin_end(self) -> None:
+        """Ask the hosts for what the ranks wrote last: they have ended."""
+        if not self.are_ranks_over:
+            self.are_ranks_over = True
+            for host in self.hosts:
+                self.tell(host, TakeLastLooks())
+
+    def is_done(self) -> bool:
+        """Return whether all that the ranks had written when they ended was handled."""
+        return self.ended or (self.is_idle() and self.looked >= set(self.hosts))
+
     def is_idle(self) -> bool:
         """Return whether nothing is copied and no answer is missing."""
         is_waiting = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
         return self.ended or not (self.current or is_waiting)
 
-    def end(self, patterns: "list[str]", is_idle: bool = True) -> None:
-        """Note what is not complete. `is_idle`: nothing was being copied."""
-        if not is_idle:
+    def end(self, patterns: "list[str]") -> None:
+        """Note what is not complete."""
+        if not self.is_done():
             self.note("the last checkpoint has no second copy: a host that keeps it was too slow")
-        if not self.seen:
+        elif not self.seen:
             self.note("no checkpoint: no file of the ranks matches %s" % " ".join(patterns))
 
     # -- what follows --

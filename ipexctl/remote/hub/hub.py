@@ -32,8 +32,7 @@ LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events processed before orders and facts are sent
 STOP_WAIT = 8.0  # seconds for the last messages of the other hosts
 LAST_WORD = 2.0  # seconds for the hub to receive the last message
-LAST_LOOKS = 8.0  # seconds for hosts to find the last checkpoint: four looks
-LAST_COPY = 60.0  # seconds for it to be copied
+LAST_COPY = 60.0  # seconds for the last checkpoint to be found and copied
 UNCOPIED = "%s was lost after all ranks had ended with 0 (%s): the last checkpoint may have no copy"
 FROZEN = "it was frozen for %.0f s"
 GONE = 2.0  # seconds until a host counts as lost once another sign says so
@@ -140,10 +139,10 @@ class Hub:
         if not (self.judge.over and copies) or self.hurried:
             return bool(self.judge.over)
         self.over_since = self.over_since or now
-        seconds, is_idle = now - self.over_since, self.checkpoints.is_idle()
-        is_over = seconds > LAST_COPY or (seconds > LAST_LOOKS and is_idle)
+        self.checkpoints.begin_end()
+        is_over = self.checkpoints.is_done() or now - self.over_since > LAST_COPY
         if is_over:
-            self.checkpoints.end(copies, is_idle)
+            self.checkpoints.end(copies)
         return is_over
 
     def collect_events(self) -> "list[Queued]":

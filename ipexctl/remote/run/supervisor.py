@@ -157,6 +157,7 @@ class Supervisor:
             start_thread(self.traffic.loop, lambda: self.over)
             start_thread(self.progress.loop, lambda: self.over)
             if self.copier is not None:
+                copy_link.wait_for_copier(self.copier)
                 copy_link.forward_copier_events(self.copier, self.report, lambda: self.over)
             sizes = journal.sizes_path(self.dir, self.plan.host)
             logs = {rank.rank: run_folders.log_of(self.dir, rank.rank) for rank in self.plan.ranks}
