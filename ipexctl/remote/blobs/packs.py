@@ -74,9 +74,26 @@ class Packs:
     def __init__(self, root: str) -> None:
         self.folder = root_folder.make_subfolder(root, "blobs", "packs")
         # sha256 -> (path, offset, size)
-        self.where = {}  # type: dict[str, tuple[str, int, int]]
-        self.sizes = {}  # type: dict[str, int]  # path -> bytes, of all packs
+        self._where = {}  # type: dict[str, tuple[str, int, int]]
+        self._sizes = {}  # type: dict[str, int]  # path -> bytes, of all packs
+        self.is_read = False  # a project of which nothing has changed needs none
         self.files = {}  # type: dict[str, memoryview]  # by path
+
+    @property
+    def where(self) -> "dict[str, tuple[str, int, int]]":
+        self.read()
+        return self._where
+
+    @property
+    def sizes(self) -> "dict[str, int]":
+        self.read()
+        return self._sizes
+
+    def read(self) -> None:
+        """Read the indexes of all packs, once."""
+        if self.is_read:
+            return
+        self.is_read = True
         for name in os.listdir(self.folder):
             if name.endswith(".pack"):
                 self.learn(os.path.join(self.folder, name))
@@ -93,10 +110,10 @@ class Packs:
         offset = HEAD.size + size if rows else 0
         for sha, count in rows:
             if offset + count <= length:
-                self.where[sha] = (path, offset, count)
+                self._where[sha] = (path, offset, count)
             offset += count
         if rows:
-            self.sizes[path] = length
+            self._sizes[path] = length
         else:
             blobs.try_unlink(path)
 

@@ -65,17 +65,26 @@ class EndedCopy:
         # the name is one of a list that was checked when this run was laid out
         return self.work + b"/" + encode(name)
 
-    def has(self, row: "Row") -> bool:
-        """Return whether the copy has this file, as it was placed."""
-        name = row[0]
-        stamp = self.stamps.get(name)
-        if stamp is None or self.rows.get(name) != row:
-            return False
-        path = self.path_of(name)
-        try:
-            return stamp_of(os.lstat(path)) == stamp and self.real_folders.is_real(path)
-        except OSError:
-            return False
+    def find_unchanged(self, files: "list[Row]") -> "set[str]":
+        """Return the paths of the files that the copy has as they were placed."""
+        unchanged, are_real = set(), {}  # type: set[str], dict[str, bool]
+        for row in files:
+            name = row[0]
+            stamp = self.stamps.get(name)
+            if stamp is None or self.rows.get(name) != row:
+                continue
+            path = self.path_of(name)
+            try:
+                if stamp_of(os.lstat(path)) != stamp:
+                    continue
+            except OSError:
+                continue
+            folder = name.rpartition("/")[0]
+            if folder not in are_real:
+                are_real[folder] = self.real_folders.is_real(path)
+            if are_real[folder]:
+                unchanged.add(name)
+        return unchanged
 
     def whole_folders(self, tree: "dict[str, Any]", in_copy: "set[str]") -> "set[str]":
         """Return the folders of `tree` that the copy has with nothing changed, missing or added in
@@ -105,8 +114,8 @@ class EndedCopy:
         info = info_of(path)
         if info is None or info.st_mode != stat.S_IFDIR | 0o700:
             return False
-        names = sorted(encode(name.rpartition("/")[2]) for name in paths)
-        return sorted(os.listdir(path)) == names and self.real_folders.is_real(path)
+        names = {encode(name.rpartition("/")[2]) for name in paths}
+        return set(os.listdir(path)) == names and self.real_folders.is_real(path)
 
     def take_folder(self, name: str, path: bytes) -> bool:
         try:

@@ -60,7 +60,7 @@ class Claim:
         self.tree = tree
         self.copy = ended_copy.find_ended_copy(root, run, tree, copies)
         if self.copy:
-            self.in_copy = {row[0] for row in tree["files"] if self.copy.has(row)}
+            self.in_copy = self.copy.find_unchanged(tree["files"])
             self.whole = self.copy.whole_folders(tree, self.in_copy)
 
     def take_folder(self, name: str, path: bytes) -> bool:
@@ -108,12 +108,10 @@ def op_make(
     stored = packs.Packs(root)
     if claim.tree is None:
         claim.begin(root, run, tree, copies)
-    missing = [
-        i
-        for i, row in enumerate(tree["files"])
-        if not (row[0] in claim.in_copy or is_stored(root, stored, row))
-    ]
-    stored.touch(tree)
+    needed = [i for i, row in enumerate(tree["files"]) if row[0] not in claim.in_copy]
+    missing = [i for i in needed if not is_stored(root, stored, tree["files"][i])]
+    if needed:
+        stored.touch(tree)
     if missing:
         return missing_of(missing, len(tree["files"]))
     place = lay_out(root, run, tree, stored, key, cwd)
