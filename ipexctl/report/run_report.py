@@ -42,7 +42,7 @@ from ipexctl.report.report_page import Assets, render_report_page
 from ipexctl.run.follow_attempts import filter_attempts
 from ipexctl.run.jobs.held_checkpoints import gather_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, measure_run_speed, read_metrics
-from ipexctl.run.jobs.ps import ask_run_hosts, find_run_of_anybody, gather_runs
+from ipexctl.run.jobs.ps import OfOneRun, ask_run_hosts, find_run_of_anybody, gather_runs
 from ipexctl.run.outcome.listed_checkpoints import explain_beginning
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch.run_folder import FOLDER, find_run_folder
@@ -64,7 +64,7 @@ class WrittenReport(PerHost):
 
 
 @dataclass(frozen=True)
-class RunReport(WrittenReport):
+class RunReport(OfOneRun, WrittenReport):
     run: ListedRun
     comparison: RunComparison | None
 

@@ -295,6 +295,16 @@ def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
     assert "(-f, -H)" in alone.errors[0].why
 
 
+def test_a_host_without_a_part_of_the_run_is_named_and_changes_no_exit_code(here: Here) -> None:
+    done = here.call("run", "--force", "-n", "1", "--name", "bert", "train.py", "1", "0")
+    assert done.returncode == 0, done.stderr
+    (here.code / "hosts").write_text("localhost ansible_connection=local\nno-such-host.invalid\n")
+    for words in (("why", "bert"), ("stop", "bert"), ("report", "bert"), ("rm", "-y", "bert")):
+        asked = here.call(*words, "-f", "hosts", "-F", "/dev/null")
+        shown = asked.stdout + asked.stderr
+        assert (asked.returncode, "no-such-host.invalid" in shown) == (0, True), asked
+
+
 def test_the_last_line_of_a_failed_run_is_that_of_the_rank_that_failed_first(here: Here) -> None:
     (here.code / "boom.py").write_text(
         "import os, sys, time\nprint('up', flush=True)\n"

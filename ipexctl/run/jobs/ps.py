@@ -59,8 +59,19 @@ class Runs(PerHost):
     ids: frozenset[str] = frozenset()
 
 
+class OfOneRun(PerHost):
+    """An answer about one run: a host that has no part of it and was not reached is no failure."""
+
+    run: ListedRun
+
+    @property
+    def exit_code(self) -> int:
+        codes = [r.state.exit_code for r in self.recaps if self.run.concerns(r.host)]
+        return worst_exit([*codes, EXIT_FAILED if self.declined else EXIT_OK])
+
+
 @dataclass(frozen=True)
-class AskedRun(PerHost):
+class AskedRun(OfOneRun):
     """A run, and the hosts that were asked about it. `recaps`: of those that could not be asked."""
 
     run: ListedRun
@@ -273,7 +284,7 @@ def map_reporting_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Host]:
 
 
 @dataclass(frozen=True)
-class Gone(PerHost):
+class Gone(OfOneRun):
     """The result of `rm`. `removed` False: only shown, or declined."""
 
     run: ListedRun
@@ -315,8 +326,7 @@ def remove_run(
 
 def _find_unanswering(fleet: Fleet, run: ListedRun) -> list[HostDown]:
     """Return hosts of the run that do not answer, unless another host knows how it ended."""
-    hosts = (*run.about.hosts, *run.targets)
-    return [down for down in fleet.failures if run.state.may_go_on and down.host in hosts]
+    return [down for down in fleet.failures if run.state.may_go_on and run.concerns(down.host)]
 
 
 def require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:

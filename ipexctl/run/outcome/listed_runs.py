@@ -208,6 +208,10 @@ class ListedRun:
         """The hosts that reported it, by their names in the inventory here."""
         return tuple(report.target for report in self.seen)
 
+    def concerns(self, host: str) -> bool:
+        """Return whether a part of it may be on this host."""
+        return not self.about.hosts or host in (*self.about.hosts, *self.targets)
+
     @property
     def alive(self) -> tuple[str, ...]:
         """The hosts on which part of it is alive."""
