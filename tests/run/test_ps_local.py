@@ -295,6 +295,20 @@ def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
     assert "(-f, -H)" in alone.errors[0].why
 
 
+def test_logs_of_a_run_that_printed_nothing_say_so(here: Here) -> None:
+    (here.code / "still.py").write_text("")
+    done = here.call("run", "--force", "-n", "1", "--name", "bert", "still.py")
+    assert done.returncode == 0, done.stderr
+    asked = here.call("logs", "bert")
+    assert (asked.returncode, asked.stdout) == (0, "")
+    assert asked.stderr == "no such output: bert is done\n"
+    assert (
+        here.call("run", "--force", "-n", "1", "--name", "loud", "train.py", "1", "0").returncode
+        == 0
+    )
+    assert here.call("logs", "loud").stderr == ""
+
+
 def test_a_host_without_a_part_of_the_run_is_named_and_changes_no_exit_code(here: Here) -> None:
     done = here.call("run", "--force", "-n", "1", "--name", "bert", "train.py", "1", "0")
     assert done.returncode == 0, done.stderr

@@ -175,14 +175,16 @@ def logs(
     request = Wanted(run, chosen, lines, since, follow)
     if follow and not json and len(chosen) != 1 and stdout_console().is_interactive:
         view = logs_text.FollowView(fold=not no_fold, ranks=len(chosen))
+        noticed = logs_text.Noticed(view.show)
         try:
-            read = verb(target, request, view.show, root, view.show_bar)
+            read = verb(target, request, noticed.show, root, view.show_bar)
         finally:
             view.rest()
     else:
         show = logs_text.json_lines if json else logs_text.plain_line_writer(alone=len(chosen) == 1)
-        read = verb(target, request, show, root)
-    logs_text.show_missing(read)
+        noticed = logs_text.Noticed(show)
+        read = verb(target, request, noticed.show, root)
+    logs_text.show_missing(read, printed=noticed.any)
     raise typer.Exit(read.exit_code)
 
 

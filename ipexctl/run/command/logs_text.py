@@ -82,6 +82,22 @@ def json_lines(run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> No
     print("".join(lines), end="", flush=True)
 
 
-def show_missing(read: AskedRun) -> None:
-    """Show the hosts that could not be asked."""
-    print_lines(stderr_console(), not_shown(read.recaps, read.answered))
+class Noticed:
+    """Pass lines on, and note that there were some."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self.any = False
+
+    def show(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
+        self.any = True
+        self._show(run, host, rank, texts)
+
+
+def show_missing(read: AskedRun, *, printed: bool) -> None:
+    """Show the hosts that could not be asked, and say so if there was nothing to print."""
+    console = stderr_console()
+    if not printed:
+        said = f"no such output: {read.run.name_or_id} is {read.run.phase.value}"
+        print_lines(console, [Text(said)])
+    print_lines(console, not_shown(read.recaps, read.answered))
