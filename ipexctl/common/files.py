@@ -1,5 +1,6 @@
 """Write files completely or not at all, and flush those that must survive a power cut."""
 
+import errno
 import json
 import os
 import stat
@@ -57,15 +58,20 @@ def open_atomic(
         raise
 
 
-def read_json(path: "Path") -> "dict[str, Any] | None":
-    """Return the JSON object in a file; None if the file is missing or holds something else.
+def open_regular(path: "Path", flags: int = 0) -> "BinaryIO":
+    """Open a file to read it. Raise OSError if it is none: ranks can write to the folder of their
+    run, and a pipe in a file's place would be waited for."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a file", os.fspath(path))
+    return os.fdopen(fd, "rb")
 
-    Ranks can write to the folder of their run: a pipe or a device in a file's place is not read.
-    """
+
+def read_json(path: "Path") -> "dict[str, Any] | None":
+    """Return the JSON object in a file; None if the file is missing or holds something else."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
+        with open_regular(path) as file:
             value = json.loads(file.read().decode("utf-8"))
     except (OSError, ValueError):
         return None

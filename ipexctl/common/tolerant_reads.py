@@ -10,7 +10,7 @@ if MYPY:
 def read_text(path: str, until: bytes = b"") -> str:
     """Return the text of a file, "" on failure; stop early once `until` was read."""
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a rank can put a pipe in its place
     except OSError:
         return ""
     try:

@@ -309,6 +309,18 @@ def test_logs_of_a_run_that_printed_nothing_say_so(here: Here) -> None:
     assert here.call("logs", "loud").stderr == ""
 
 
+def test_a_pipe_in_place_of_a_file_of_the_run_is_not_waited_for(here: Here) -> None:
+    done = here.call("run", "--force", "-n", "1", "--name", "bert", "train.py", "1", "0")
+    assert done.returncode == 0, done.stderr
+    (run,) = (here.code.parent / "home/.ipexctl/runs").iterdir()
+    for file in (run / "logs/rank00000.log", run / "mark", run / "journals/localhost.sizes"):
+        file.unlink()
+        os.mkfifo(file)
+    for words in (("ps", "-a"), ("logs", "bert"), ("why", "bert"), ("fetch", "bert", "*.py")):
+        ended = here.call(*words)  # it returns, whatever it can still say
+        assert "internal error" not in ended.stderr, ended
+
+
 def test_a_host_without_a_part_of_the_run_is_named_and_changes_no_exit_code(here: Here) -> None:
     done = here.call("run", "--force", "-n", "1", "--name", "bert", "train.py", "1", "0")
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import struct
 import time
 import zlib
 
+from ipexctl.common.files import open_regular
 from ipexctl.common.journal_records import JournalRecord, WrittenRecord
 from ipexctl.common.strict_json import read_strict_json
 from ipexctl.common.tolerant_reads import names_in, size_of
@@ -154,7 +155,7 @@ def keep_sizes(path: str, logs: "dict[int, str]", is_over: "Callable[[], object]
 def read_lines(path: str) -> "list[Record]":
     """Return the JSON objects in the lines of a file, [] if it cannot be read."""
     try:
-        with open(path, "rb") as lines:
+        with open_regular(path) as lines:
             documents = [read_strict_json(line) for line in lines if line.endswith(b"\n")]
     except (OSError, ValueError):
         return []

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 
+from ipexctl.common.files import open_regular
 from ipexctl.common.path_patterns import matches_path_pattern
 from ipexctl.common.result_answers import FolderMark, OutputFiles, PieceSent
 from ipexctl.remote import root_folder
@@ -21,9 +22,9 @@ ROOM = 6 << 20  # bytes of names: an answer is one header
 def op_look(call: "Call", root: str, run_id: str) -> FolderMark:
     work = work_folder(root, run_id)
     try:
-        with open(os.path.join(os.path.dirname(work), "mark")) as file:
-            return FolderMark(file.read() if os.path.isdir(work) else "")
-    except OSError:
+        with open_regular(os.path.join(os.path.dirname(work), "mark")) as file:
+            return FolderMark(file.read().decode("utf-8") if os.path.isdir(work) else "")
+    except (OSError, ValueError):
         return FolderMark("")
 
 

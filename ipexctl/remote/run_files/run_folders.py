@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 
-from ipexctl.common.files import remove_path
+from ipexctl.common.files import open_regular, remove_path
 from ipexctl.common.locks import take_lock, try_lock
 from ipexctl.common.processes import environ_of, process_ids
 from ipexctl.common.tolerant_reads import changed_at, names_in
@@ -58,7 +58,7 @@ def ranks_with_logs(folder: str) -> "list[int]":
 def end_of_log(folder: str, rank: int, size: int) -> str:
     """Return the text of the last `size` bytes, "" if it cannot be read."""
     try:
-        with open(os.open(log_of(folder, rank), os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        with open_regular(log_of(folder, rank), os.O_NOFOLLOW) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - size))
             return file.read().decode("utf-8", "replace")
     except OSError:
