@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base import quoting
-from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.common.reach_answers import HostsTried
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.checks.reachability import choose_peers
 from ipexctl.doctor.measure import measure_hosts
@@ -45,7 +45,6 @@ from ipexctl.stack.lock_file import Lock
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
-_Large = tuple[str, bool | None, int | None]  # are packets lost; size of those that arrive
 _BESIDE = "beside MASTER_PORT: "  # prefix of the name, for the second port of the same host
 
 
@@ -204,16 +203,17 @@ def connect_all(
             timeout=PEER_TIMEOUT + 10,
             total=PEER_TIMEOUT + 30,
         )
-        return _read_peers(host.name, targets, reply.done)
+        return _list_peers(host.name, targets, reply.done.read(HostsTried))
 
     return fan_out(listening, second, forks=forks)
 
 
-def _read_peers(source: str, targets: Sequence[tuple[str, str, int]], answer: Answer) -> list[Peer]:
+def _list_peers(
+    source: str, targets: Sequence[tuple[str, str, int]], tried: HostsTried
+) -> list[Peer]:
     """Convert a host's answer to one Peer for each target that it tried to reach."""
-    errors = dict(answer.value("results", tuple[tuple[str, str], ...]))
-    attempts = answer.value("large", tuple[_Large, ...]) if "large" in answer else ()
-    large = {name: (lost, passes) for name, lost, passes in attempts}
+    errors = {one.target: one.error for one in tried.results}
+    large = {sent.target: (sent.lost, sent.passes) for sent in tried.large}
     peers = []
     for name, address, _ in targets:
         lost, passes = large.get(name, (None, None))

@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Mapping
 
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.common.port_answers import PortOpened
+from ipexctl.common.speed_answers import HostSpeed, LinksMeasured, PacketsCounted
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import speed_facts
 from ipexctl.facts.facts import Facts
@@ -45,7 +47,7 @@ def _measure_compute(
             "timeout": CHILD_TIMEOUT,
         }
         reply = fleet.agents[host].call("facts.read_speed.host", args, timeout=_QUIET)
-        return speed_facts.host_bench(host.name, reply.done)
+        return speed_facts.host_bench(host.name, reply.done.read(HostSpeed))
 
     benches: dict[str, HostBench] = {}
     for wave in waves:
@@ -74,7 +76,7 @@ def _start_servers(fleet: Fleet, capable: Mapping[Host, Facts]) -> _Servers:
 
     def serve(host: Host) -> int:
         reply = fleet.agents[host].call("facts.read_speed.serve", {"token": token}, timeout=_QUIET)
-        return reply.done.integer("port", 65535)
+        return reply.done.read(PortOpened).port
 
     addressed = [host for host, facts in capable.items() if of.peer_address(facts)]
     answers = fan_out(addressed, serve, forks=fleet.target.forks) if len(addressed) > 1 else {}
@@ -92,7 +94,7 @@ def _measure_losses(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
         target = next_of[host.name]
         args = {"token": servers.token, "target": servers.at[target]}
         answer = fleet.agents[host].call("facts.read_speed.losses", args, timeout=_QUIET).done
-        return speed_facts.read_losses(host.name, target, answer)
+        return speed_facts.losses_to(host.name, target, answer.read(PacketsCounted))
 
     outcomes = fan_out([servers.hosts[name] for name in next_of], one, forks=fleet.target.forks)
     return tuple(losses for losses in outcomes.values() if isinstance(losses, Losses))
@@ -113,7 +115,7 @@ def _measure_links(fleet: Fleet, servers: _Servers) -> tuple[MeasuredLink, ...]:
                 "seconds": LINK_SECONDS,
             }
             reply = fleet.agents[host].call("facts.read_speed.link", args, timeout=_QUIET)
-            return speed_facts.read_links(host.name, [name], reply.done)
+            return speed_facts.links_to(host.name, [name], reply.done.read(LinksMeasured))
 
         hosts = [servers.hosts[name] for name in plan]
         outcomes = fan_out(hosts, one, forks=speed_facts.AT_ONCE)

@@ -6,11 +6,9 @@ samples of a second or less: good enough to find the host or the cable that diff
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
 
-from ipexctl.base.host_answer import read_record, read_rows
-from ipexctl.base.values import count_or_none, list_of
+from ipexctl.common.speed_answers import HostSpeed, LinksMeasured, PacketsCounted
 from ipexctl.facts.facts import Facts
 from ipexctl.quick_dataclass import dataclass
 
@@ -27,7 +25,7 @@ class HostBench:
     """One host's own speed. Numbers are None if nothing was measured; then `why` has the reason."""
 
     host: str
-    status: Literal["ok", "no-torch", "failed", "late", "skipped"] = "failed"
+    status: str = "failed"  # or ok, no-torch, late, skipped
     why: str = ""
     torch: str = ""
     threads: int | None = None
@@ -122,20 +120,33 @@ def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]
 # --- the hosts' answers --------------------------------------------------------------------------
 
 
-def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
-    return read_record(HostBench, raw, host=host)
+def host_bench(host: str, speed: HostSpeed) -> HostBench:
+    return HostBench(
+        host,
+        speed.status,
+        speed.why,
+        speed.torch,
+        speed.threads,
+        speed.fp32,
+        speed.bf16,
+        speed.copy,
+        speed.onednn,
+        speed.cpuinfo_mounted,
+    )
 
 
-def read_links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[MeasuredLink]:
-    """Return one Link for each target, whatever the host answered."""
-    rows = [[source, *row] for row in list_of(raw.get("links")) if isinstance(row, list)]
-    links = {link.target: link for link in read_rows(MeasuredLink, rows)}
+def links_to(source: str, targets: Sequence[str], answer: LinksMeasured) -> list[MeasuredLink]:
+    """Return one link for each target, whether or not the host speaks of it."""
+    links = {
+        link.target: MeasuredLink(source, link.target, link.latency, link.rate, link.error)
+        for link in answer.links
+    }
     return [links.get(t) or MeasuredLink(source, t, error="no answer") for t in targets]
 
 
-def read_losses(source: str, target: str, raw: Mapping[str, Any]) -> Losses | None:
+def losses_to(source: str, target: str, counted: PacketsCounted) -> Losses | None:
     """Return the losses; None if the host could not count them."""
-    sent, lost = count_or_none(raw.get("sent")), count_or_none(raw.get("lost"))
+    sent, lost = counted.sent, counted.lost
     return None if not sent or lost is None else Losses(source, target, sent, lost)
 
 

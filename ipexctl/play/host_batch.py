@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.located_errors import Bad
 from ipexctl.base.values import plain, texts_of
+from ipexctl.common.play_messages import (
+    FileNeeded,
+    PlayEvent,
+    StepBegun,
+    StepEnded,
+    StepOrder,
+    StepPrinted,
+)
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import LONG, hint_of, slug_of, text_of
@@ -105,7 +113,8 @@ class _Batch:
         for bound_step in steps:
             assert bound_step.bound
             modules.add(f"play.apply_{bound_step.step.kind}.apply")
-            requests.append(self._step_request(bound_step.step, bound_step.bound, bound_step.scope))
+            order = self._step_order(bound_step.step, bound_step.bound, bound_step.scope)
+            requests.append(order.document())
         args = {
             "steps": requests, "check": self._batches.check, "diff": self._batches.diff,
             "password": self._batches.password,
@@ -113,33 +122,36 @@ class _Batch:
         self._number = agent.start(OP, args, also=sorted(modules))
         agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._on_event)
 
-    def _step_request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
-        """Return the message that describes a step to the host."""
+    def _step_order(self, step: PlayStep, bound: HostStep, scope: Scope) -> StepOrder:
+        """Return what the host is told of a step."""
         try:
             args = bound.request(self._files, scope)
         except Bad as e:
             raise e.prefixed(f"{step.kind}: ").placed(step.place) from None
-        return {
-            "number": step.number, "module": f"apply_{step.kind}", "args": args, "sudo": step.sudo,
-            "ignore_errors": step.ignore_errors, "retries": step.retries, "delay": step.delay,
-        }  # fmt: skip
+        return StepOrder(
+            number=step.number,
+            module=f"apply_{step.kind}",
+            args=dict(args),
+            sudo=step.sudo,
+            ignore_errors=step.ignore_errors,
+            retries=step.retries,
+            delay=step.delay,
+        )
 
     def _on_event(self, frame: Frame) -> None:
         """Handle a frame of the host: it needs a file, or reports the progress of a step."""
-        header = frame.header
-        step = self._steps.get(header.get("number", 0))
-        event = header.get("event")
-        if event == "need":
-            self._send_file(text_of(header.get("sha256")))
-        elif step is None:
-            return
-        elif event == "begin":
-            self._current, self._began = step, time.monotonic()
-            self._batches.listener.begin(self._host.name, step)
-        elif event == "line":
-            self._batches.listener.line(self._host.name, step, text_of(header.get("text")))
-        elif event == "end":
-            self._end_step(step, header)
+        if PlayEvent.kind_of(frame.header) is None:
+            return  # a sign of life
+        match Answer(self._host.name, frame.header).read(PlayEvent):
+            case FileNeeded(_, sha256):
+                self._send_file(sha256)
+            case StepBegun(number) if step := self._steps.get(number):
+                self._current, self._began = step, time.monotonic()
+                self._batches.listener.begin(self._host.name, step)
+            case StepPrinted(number, text) if step := self._steps.get(number):
+                self._batches.listener.line(self._host.name, step, text_of(text))
+            case StepEnded(number) as end if step := self._steps.get(number):
+                self._end_step(step, end)
 
     def _send_file(self, sha256: str) -> None:
         """Send only a file that a step of this request named, with the content it had then."""
@@ -150,29 +162,26 @@ class _Batch:
                 agent.feed(self._number, {"part": True}, piece)
         agent.feed(self._number, {"last": True})
 
-    def _end_step(self, step: PlayStep, header: Mapping[str, Any]) -> None:
+    def _end_step(self, step: PlayStep, end: StepEnded) -> None:
         """Convert the host's report on a step to its state and texts, and store the outcome."""
-        failure = header.get("failure")
-        changed = header.get("changed")
+        failure = end.failure
         preview = StepPrediction(
-            changed if changed is None else changed is True,
-            failure is not None,
-            texts_of(header.get("reads")),
-            texts_of(header.get("writes")),
+            end.changed, failure is not None, texts_of(end.reads), texts_of(end.writes)
         )
         state = State.FAILED if preview.failed else State.CHANGED if preview.changed else State.OK
         if self._batches.check:
             state = self._batches.predict_step_state(self._host.name, preview)
         if state is State.FAILED and step.ignore_errors:
             state = State.IGNORED
-        result = Result(state, plain(header.get("detail")))
+        result = Result(state, plain(end.detail))
         if state is State.UNKNOWN and (preview.failed or preview.changed is False):
             result = Result(state, "an earlier step may change this")
-        elif isinstance(failure, Mapping) and state is not State.WOULD_CHANGE:
-            what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
-            slug = slug_of(failure.get("slug"))
+        elif failure and state is not State.WOULD_CHANGE:
+            texts = (failure.what, failure.why, failure.hint)
+            what, why, hint = (as_written(text_of(text)) for text in texts)
+            slug = slug_of(failure.slug)
             result = Result(state, what, why, hint_of(self._host, hint), slug)
-        self.add_outcome(step, result, text_of(header.get("diff")))
+        self.add_outcome(step, result, text_of(end.diff))
 
     def add_outcome(self, step: PlayStep, result: Result, diff: str = "") -> None:
         seconds = time.monotonic() - self._began

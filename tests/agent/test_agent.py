@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.frames import HEAD
+from ipexctl.common.reach_answers import HostsTried, HostTried
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.facts import host_facts
 from ipexctl.facts.facts import Facts
@@ -304,7 +305,8 @@ def test_two_calls_at_once_each_get_their_own_answer(agent):
             answers[frame.header["id"]] = frame
         if len(answers) == 2:
             break
-    assert answers[one].header["done"] == {"results": [["dead", "Connection refused"]]}
+    tried = HostsTried.read(answers[one].header["done"])
+    assert tried == HostsTried([HostTried("dead", "Connection refused")], [])
     assert 0 < answers[two].header["done"]["port"] < 65536
 
 
@@ -319,7 +321,7 @@ def test_connections_are_tried_at_once_and_told_one_by_one(agent):
         ["no port", "127.0.0.1", 99999999],
     ]
     done = agent.call("facts.read_reachability.connect", {"targets": targets, "timeout": 5.0}).done
-    errors = dict(done["results"])
+    errors = {tried.target: tried.error for tried in done.read(HostsTried).results}
     assert set(errors) == {t[0] for t in targets}
     assert (errors["good"], errors["closed"]) == ("", "Connection refused")
     assert all(errors[name] for name in ("nowhere", "no address", "no port"))
@@ -409,7 +411,8 @@ MESSAGES = (  # of a run
             "facts.read_speed.memory",
             {"facts.read_speed", "child_processes", "heartbeat", "root_folder"}
             | {f"common.{n}" for n in COMMON}
-            | {"connection.listeners", "common.message", "common.port_answers"},
+            | {"connection.listeners", "common.message", "common.port_answers"}
+            | {"common.speed_answers"},
         ),
         ("nothing.known", set()),
     ],

@@ -47,6 +47,7 @@ from ipexctl.common.run_events import (
     Sample,
     Usage,
 )
+from ipexctl.common.speed_answers import HostSpeed, LinksMeasured
 from ipexctl.common.supervisor_messages import PartReport
 from ipexctl.data.data import _push_recap, _read_rows, _removal_recap, use_datasets
 from ipexctl.errors import HostFailed
@@ -133,7 +134,7 @@ def put(agent: Agent) -> object:
 
 
 def port(agent: Agent) -> object:
-    return agent.call("facts.read_speed.serve").done.integer("port", 65535)
+    return agent.call("facts.read_speed.serve").done.read(PortOpened).port
 
 
 def held(agent: Agent) -> object:
@@ -237,10 +238,12 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "path": "/p", "python": [3, 11, 1], "mpirun": True,
         "packages": {"torch": "2.8.0", "impi-rt": "2021.1", "mpich": "4"},
     },
-    lambda a: speed_facts.host_bench("h", a): {
+    lambda a: speed_facts.host_bench("h", a.read(HostSpeed)): {
         "status": "ok", "fp32": 1.0, "bf16": 2, "copy": 3.0, "threads": 4,
     },
-    lambda a: speed_facts.read_links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
+    lambda a: speed_facts.links_to("h", ["b"], a.read(LinksMeasured)): {
+        "links": [{"target": "b", "latency": 0.1, "rate": 1e9}],
+    },
 }  # fmt: skip
 GROUPS = (RankGroup((0, 1), "gloo", True, 7),)
 PROCESS = RankProcess(0, True, 0.5, 9.0, True, True, "a:1", 0, 2, "2.13.0", ("ray",), GROUPS)

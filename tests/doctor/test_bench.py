@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.port_answers import PortOpened
+from ipexctl.common.speed_answers import HostSpeed, LinkMeasured, LinksMeasured, PacketsCounted
 from ipexctl.common.waiting import wait_until
 from ipexctl.facts import speed_facts
 from ipexctl.facts.speed_facts import (
-    HostBench,
     MeasuredLink,
     Measurements,
     benchmark_waves,
@@ -82,16 +83,9 @@ def test_onednns_words_are_understood(words, level):
     assert onednn_level(words) == level
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [{}, {"links": 5}, {"links": [[1]]}, {"links": [["b", float("nan"), -1, None]]}],
-)
-def test_nonsense_of_a_host_is_no_number(raw):
-    [link] = speed_facts.read_links("a", ["b"], raw)
-    assert (link.source, link.target, link.latency, link.rate) == ("a", "b", None, None)
-    assert speed_facts.host_bench("a", {"status": 3, "fp32": "fast", "threads": True}) == HostBench(
-        "a", "failed"
-    )
+def test_a_link_of_which_a_host_says_nothing_has_no_number():
+    [link] = speed_facts.links_to("a", ["b"], LinksMeasured([LinkMeasured("c", 0.1, 1e9)]))
+    assert link == MeasuredLink("a", "b", error="no answer")
 
 
 # --- the agent's side ----------------------------------------------------------------------------
@@ -134,7 +128,7 @@ def test_a_python_in_a_root_of_another_user_is_not_started(agent, tmp_path):
 def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):
     python, pids = hanging(tmp_path)
     done = agent.call("facts.read_speed.host", {"python": python, "timeout": 0.1}, timeout=60).done
-    assert speed_facts.host_bench("here", done).status == "late"
+    assert speed_facts.host_bench("here", done.read(HostSpeed)).status == "late"
     assert [gone(pid) for pid in read_pids(pids)] == [True, True]
 
 
@@ -162,7 +156,7 @@ def test_a_torch_that_cannot_be_imported_is_told_with_its_words(
     # the agent runs PYTHON -I -c TEXT
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 -I -c "{there}" "$3"\n')
     done = agent.call("facts.read_speed.host", {"python": python, "timeout": 60}, timeout=60).done
-    found = speed_facts.host_bench("here", done)
+    found = speed_facts.host_bench("here", done.read(HostSpeed))
     assert (found.status, why in found.why) == (status, True), found
 
 
@@ -197,14 +191,14 @@ def test_a_copy_in_memory_has_its_full_size_or_is_left_out(agent, tmp_path, kib,
     (tmp_path / "machine.py").write_text(MEMORY.format(kib, str(tmp_path)))
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 {tmp_path}/machine.py "$3"\n')
     done = agent.call("facts.read_speed.host", {"python": python, "timeout": 60}, timeout=60).done
-    found = speed_facts.host_bench("here", done)
+    found = speed_facts.host_bench("here", done.read(HostSpeed))
     assert (found.status, found.copy is not None) == ("ok", measured), found
 
 
 def test_a_guest_without_the_token_gets_nothing(agent):
     import socket
 
-    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done.read(PortOpened).port
     with socket.create_connection(("127.0.0.1", port), 10) as guest:
         guest.settimeout(20)
         guest.sendall(b"b" * 32 + b"p" + b"." * 64)
@@ -213,10 +207,10 @@ def test_a_guest_without_the_token_gets_nothing(agent):
 
 
 def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
-    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done.read(PortOpened).port
     args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "size": 1 << 22}
     done = agent.call("facts.read_speed.link", {**args, "seconds": 0.3}, timeout=30).done
-    [link] = speed_facts.read_links("me", ["me"], done)
+    [link] = speed_facts.links_to("me", ["me"], done.read(LinksMeasured))
     assert link.error == ""
     assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
 
@@ -225,7 +219,9 @@ def test_a_port_of_the_range_is_taken_and_closed_on_request(agent):
     import socket
 
     asked = {"token": "a" * 32, "ports": [42000, 42015]}
-    taken = [agent.call("facts.read_speed.serve", asked).done["port"] for _ in range(3)]
+    taken = [
+        agent.call("facts.read_speed.serve", asked).done.read(PortOpened).port for _ in range(3)
+    ]
     assert len({*taken}) == 3 and all(42000 <= port <= 42015 for port in taken)
     for port in taken:
         agent.call("connection.listeners.close", {"port": port})
@@ -246,22 +242,22 @@ def test_a_rate_is_that_of_the_best_part_of_the_time(marks, best):
 
 
 def test_a_link_to_itself_loses_nothing(agent):
-    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done.read(PortOpened).port
     args = {"token": "a" * 32, "target": ["127.0.0.1", port]}
     done = agent.call("facts.read_speed.losses", args, timeout=30).done
-    found = speed_facts.read_losses("me", "me", done)
+    found = speed_facts.losses_to("me", "me", done.read(PacketsCounted))
     assert found and found.sent > 100 and found.lost == 0
 
 
-@pytest.mark.parametrize("raw", [{}, {"sent": 0, "lost": 0}, {"sent": 9, "lost": -1}, {"lost": 1}])
-def test_packets_that_nobody_counted_are_not_lost(raw):
-    assert speed_facts.read_losses("a", "b", raw) is None
+@pytest.mark.parametrize("counted", [PacketsCounted(), PacketsCounted(0, 0), PacketsCounted(9)])
+def test_packets_that_nobody_counted_are_not_lost(counted):
+    assert speed_facts.losses_to("a", "b", counted) is None
 
 
 def test_nobody_there_is_an_error_and_not_a_number(agent):
     args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "size": 1, "seconds": 0.1}
     done = agent.call("facts.read_speed.link", args, timeout=30).done
-    [link] = speed_facts.read_links("me", ["x"], done)
+    [link] = speed_facts.links_to("me", ["x"], done.read(LinksMeasured))
     assert (link.latency, link.rate) == (None, None)
     assert "refused" in link.error
 

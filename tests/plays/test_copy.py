@@ -24,7 +24,7 @@ def copy(src: object, dest: object, *, check: bool = False, **more: Any) -> dict
     step.check()
     asked: list[str] = []
     task = Task(
-        step.request(files, Scope({})), check, True, lambda event: asked.append(event["sha256"]),
+        step.request(files, Scope({})), check, True, lambda event: asked.append(event.sha256),
         lambda: ({"last": True}, files.paths[asked[-1]].read_bytes()), [],
     )  # fmt: skip
     return applied("apply_copy", task)

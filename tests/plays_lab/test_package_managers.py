@@ -48,7 +48,7 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def package(said: Said, **more: Any) -> Any:
     args = {"name": [NAME], "state": "present", "update_cache": False, "use": "apt", **more}
-    task = Task(args, False, False, lambda e: said.append(e["text"]), lambda: None, [])
+    task = Task(args, False, False, lambda e: said.append(e.text), lambda: None, [])
     return apply_package.apply(task)
 
 

@@ -27,7 +27,7 @@ PURE = tuple(
     common.keeper_messages common.message common.removal_answers
     common.restart_plan common.result_answers common.root_paths
     common.run_answers common.run_events common.run_orders common.secret_names common.sizes
-    common.supervisor_messages common.watch_orders
+    common.speed_answers common.supervisor_messages common.watch_orders
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall
     remote.restart.attempt_orders
     remote.restart.leader remote.restart.record remote.restart.restart_policy

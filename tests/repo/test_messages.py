@@ -19,6 +19,7 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.common import (
     attempt_record,
     blob_answers,
+    boot_answers,
     checkpoint_reports,
     control_questions,
     copy_messages,
@@ -29,13 +30,16 @@ from ipexctl.common import (
     install_answers,
     journal_records,
     keeper_messages,
+    play_messages,
     port_answers,
+    reach_answers,
     removal_answers,
     restart_plan,
     result_answers,
     run_answers,
     run_events,
     run_orders,
+    speed_answers,
     supervisor_messages,
     watch_orders,
 )
@@ -55,7 +59,7 @@ MODULES = (
     keeper_messages, attempt_record, copy_messages, exchange_report, journal_records,
     supervisor_messages, run_answers, result_answers,
     control_questions, blob_answers, port_answers, env_answers, install_answers,
-    folder_answers, removal_answers,
+    folder_answers, removal_answers, boot_answers, play_messages, reach_answers, speed_answers,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

@@ -17,7 +17,7 @@ OURS = {"root", "key"}  # by EnvOnHost.call
 # their operations answer with a message of common/, or nothing
 ANSWERING = (
     "run.", "run_files", "restart", "checkpoints", "blobs", "connection", "install",
-    "data", "project", "remove",
+    "data", "project", "remove", "play", "facts.read_speed", "facts.read_reachability",
 )  # fmt: skip
 
 

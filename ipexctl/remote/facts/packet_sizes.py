@@ -9,6 +9,8 @@ import struct
 import termios
 import time
 
+from ipexctl.common.reach_answers import LargePacketsSent
+
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Mapping
@@ -23,15 +25,13 @@ SECONDS = 2.0  # the kernel repeats what was lost after 0.2 s and then ever late
 SIZED = 4  # hosts for which all sizes are tried: if one link is broken, a few show enough
 
 
-def check_large_packets(sockets: "dict[str, socket.socket]") -> "list[list[Any]]":
-    """{name: connected socket} -> [[name, whether large packets are lost, the largest that arrive]]
-
-    Both are None if that is unknown: the other end acknowledges nothing at all.
-    """
+def check_large_packets(sockets: "dict[str, socket.socket]") -> "list[LargePacketsSent]":
+    """Send large packets over connected sockets, by the names of their targets."""
     arrived = _watch_arrivals(sockets, SECONDS)
     stuck = [name for name in sockets if arrived.get(name) is False]
     sizes = {name: _largest_arriving(sockets[name].getpeername()) for name in stuck[:SIZED]}
-    return [[n, None if arrived.get(n) is None else n in stuck, sizes.get(n)] for n in sockets]
+    known = [(name, None if arrived.get(name) is None else name in stuck) for name in sockets]
+    return [LargePacketsSent(name, lost, sizes.get(name)) for name, lost in known]
 
 
 def _watch_arrivals(sockets: "Mapping[Key, socket.socket]", seconds: float) -> "dict[Key, bool]":

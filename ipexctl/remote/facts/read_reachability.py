@@ -4,10 +4,11 @@ import os
 import socket
 import time
 
+from ipexctl.common.reach_answers import HostsTried, HostTried
+
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Iterable
-    from typing import Any
 
     from ipexctl.remote.main import Call
 
@@ -16,29 +17,27 @@ if MYPY:
 
 def op_connect(
     call: "Call", targets: "list[Target]", timeout: float = 2.0, large: "Iterable[str]" = ()
-) -> "dict[str, Any]":
-    """Try all targets [name, address, port] at once. Return [name, error or ""] for each.
-
-    Also send large packets to the targets named in `large`: see packet_sizes.
-    """
+) -> HostsTried:
+    """Try all targets (name, address, port) at once, and send large packets to those named in
+    `large`."""
     end = time.monotonic() + timeout
     results, sockets = connect_targets(targets, end, "no answer in %g s" % timeout)
-    answer = {"results": results}  # type: dict[str, object]
+    sent = []
     large = {name: sockets[name] for name in large if name in sockets}
     if large:
         # imported late: install does not need it
         from ipexctl.remote.facts import packet_sizes
 
-        answer["large"] = packet_sizes.check_large_packets(large)
+        sent = packet_sizes.check_large_packets(large)
     for sock in sockets.values():
         sock.close()
-    return answer
+    return HostsTried(results, sent)
 
 
 def connect_targets(
     targets: "list[Target]", end: float, late: str
-) -> "tuple[list[list[str]], dict[str, socket.socket]]":
-    """Return ([[name, error or ""]], {name: socket} of those that connected)."""
+) -> "tuple[list[HostTried], dict[str, socket.socket]]":
+    """Return what became of each, and the sockets of those that connected, by name."""
     import errno
     import select
 
@@ -52,10 +51,10 @@ def connect_targets(
             sock.setblocking(False)
             error = sock.connect_ex((address, port))
         except (OSError, OverflowError, TypeError) as e:
-            results.append([name, str(e)])
+            results.append(HostTried(name, str(e)))
             continue
         if error not in (0, errno.EINPROGRESS):  # no route, say: poll does not report it
-            results.append([name, os.strerror(error)])
+            results.append(HostTried(name, os.strerror(error)))
             sock.close()
             continue
         waiting[sock.fileno()] = (name, sock)
@@ -65,12 +64,12 @@ def connect_targets(
             name, sock = waiting.pop(fd)
             poll.unregister(fd)
             error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            results.append([name, os.strerror(error) if error else ""])
+            results.append(HostTried(name, os.strerror(error) if error else ""))
             if error:
                 sock.close()
             else:
                 sockets[name] = sock
     for name, sock in waiting.values():
-        results.append([name, late])
+        results.append(HostTried(name, late))
         sock.close()
     return results, sockets

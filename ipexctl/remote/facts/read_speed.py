@@ -14,14 +14,20 @@ import sys
 import threading
 import time
 
+from ipexctl.common.port_answers import PortOpened
+from ipexctl.common.speed_answers import (
+    HostSpeed,
+    LinkMeasured,
+    LinksMeasured,
+    PacketsCounted,
+    TorchLoaded,
+)
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.connection import listeners
 from ipexctl.remote.failure import Failure
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
 
@@ -35,6 +41,7 @@ PACED, PACED_SIZE = 1000, 500  # small packets one after the other, far below wh
 PACE = 1e-3  # seconds between two of them
 PACED_SECONDS = 2.0  # enough, on a slow host
 RESULT = struct.Struct(">Qd")  # bytes, seconds
+SILENT = HostSpeed("failed", "the child said nothing")
 
 CHILD = r"""
 import json, os, sys, time
@@ -142,8 +149,8 @@ def op_host(
     python: str = "",
     threads: int = 1,
     timeout: float = 60,
-) -> "dict[str, Any]":
-    """{root, environment, python, threads, timeout} -> the child's results, and how far it came."""
+) -> HostSpeed:
+    """Return the child's results, and how far it came."""
     root = os.path.expanduser(root)
     if not python and os.path.isdir(root):
         place = os.path.join("envs", os.path.basename(environment)) if environment else "current"
@@ -154,25 +161,23 @@ def op_host(
         out = child_processes.run_program(call, command, env, timeout)
     except Failure as e:
         late = "in time" in e.what
-        return {"status": "late" if late else "failed", "why": (e.what + "\n" + e.why)[-2000:]}
+        return HostSpeed("late" if late else "failed", (e.what + "\n" + e.why)[-2000:])
     return _result_of(out)
 
 
 def op_speed(
     call: "Call", python: str, threads: int, cpus: "list[int]", seconds: float
-) -> "dict[str, Any]":
-    """{python, threads, cpus, seconds} -> {status, fp32, why}: the speed of all threads together.
-
-    Emits `ready` once torch is loaded, and begins on the next message: all hosts at the same time.
-    """
+) -> HostSpeed:
+    """Return the speed of all threads together. The child begins on the message that follows
+    TorchLoaded: on all hosts at the same time."""
     request = json.dumps({"cpus": cpus, "seconds": seconds})
     command, env = [python, "-I", "-c", CHILD], dict(_environment(threads), IPEXCTL_SPEED=request)
     process = child_processes.start_program(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
     assert process.stdin
     with child_processes.ends_with(call.agent.at_end, process):
         result = _next_of(process)
-        if result["status"] == "ready":
-            call.emit({"event": "ready"})
+        if result.status == "ready":
+            call.emit(TorchLoaded().document())
             call.recv()
             process.stdin.write(b"\n")
             process.stdin.flush()
@@ -180,14 +185,12 @@ def op_speed(
     return result
 
 
-def _next_of(process: "subprocess.Popen[bytes]") -> "dict[str, Any]":
-    result = {"status": "failed", "why": "the child said nothing"}  # type: dict[str, Any]
+def _next_of(process: "subprocess.Popen[bytes]") -> HostSpeed:
     assert process.stdout
     for line in process.stdout:
         if line.startswith(MARK.encode("ascii")):
-            result = json.loads(line[len(MARK) :].decode("ascii"))
-            break
-    return result
+            return HostSpeed.read(json.loads(line[len(MARK) :].decode("ascii")))
+    return SILENT
 
 
 def _environment(threads: int) -> "dict[str, str]":
@@ -197,31 +200,29 @@ def _environment(threads: int) -> "dict[str, str]":
     return env
 
 
-def _result_of(out: str) -> "dict[str, Any]":
-    result = {"status": "failed", "why": "the child said nothing"}
+def _result_of(out: str) -> HostSpeed:
+    result = SILENT
     for line in out.splitlines():
         if line.startswith(MARK):
-            result = json.loads(line[len(MARK) :])
+            result = HostSpeed.read(json.loads(line[len(MARK) :]))
     for line in out.splitlines():
         if line.startswith(("onednn_verbose", "dnnl_verbose")) and ",cpu,isa:" in line:
-            result["onednn"] = line.partition(",isa:")[2].strip()[:200]
+            result = result.replace(onednn=line.partition(",isa:")[2].strip()[:200])
     return result
 
 
 # --- between hosts -------------------------------------------------------------------------------
 
 
-def op_serve(call: "Call", token: str, ports: "tuple[int, int] | None" = None) -> "dict[str, int]":
-    """{token, ports: those to choose from, or None} -> {port}, until listeners.op_close.
-
-    Clients with the token may send small messages, or a bounded stream.
-    """
+def op_serve(call: "Call", token: str, ports: "tuple[int, int] | None" = None) -> PortOpened:
+    """Listen on one of the ports, None: on any, until listeners.op_close. Clients with the token
+    may send small messages, or a bounded stream."""
     server = listeners.kept_listener(ports)
     slots = threading.Semaphore(GUESTS)
     thread = threading.Thread(target=_serve, args=(server, token.encode("ascii"), slots))
     thread.daemon = True
     thread.start()
-    return {"port": server.getsockname()[1]}
+    return PortOpened(server.getsockname()[1])
 
 
 def _serve(server: "socket.socket", token: bytes, slots: "threading.Semaphore") -> None:
@@ -306,12 +307,9 @@ def op_link(
     size: int,
     seconds: float,
     patience: float = PATIENCE,
-) -> "dict[str, Any]":
-    """{token, targets: [[name, address, port]], size, seconds, patience} -> {links}
-
-    links: [[name, seconds there and back or None, bits per second or None, error]]; `patience`:
-    seconds to connect.
-    """
+) -> LinksMeasured:
+    """Measure the links to the targets (name, address, port), one after the other. `patience`:
+    seconds to connect."""
     secret = token.encode("ascii")
     links = []
     for name, address, port in targets:
@@ -326,15 +324,13 @@ def op_link(
             error = "the other end closed the connection"
         except (OSError, struct.error) as e:
             error = str(e) or type(e).__name__
-        links.append([name, latency, rate, error])
-    return {"links": links}
+        links.append(LinkMeasured(name, latency, rate, error))
+    return LinksMeasured(links)
 
 
-def op_losses(call: "Call", token: str, target: "tuple[str, int]") -> "dict[str, int]":
-    """{token, target: [address, port]} -> {sent, lost}; {} where the kernel does not count them.
-
-    The link is hardly used, so these are not the losses by which TCP finds out its speed.
-    """
+def op_losses(call: "Call", token: str, target: "tuple[str, int]") -> PacketsCounted:
+    """Count the lost packets of a link that is hardly used, so that these are not the losses by
+    which TCP finds out its speed."""
     address, port = target
     with _dial(address, port, token.encode("ascii") + b"l") as link:
         end = time.monotonic() + PACED_SECONDS
@@ -345,10 +341,10 @@ def op_losses(call: "Call", token: str, target: "tuple[str, int]") -> "dict[str,
                 break
         info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 220)
     if len(info) < 220:
-        return {}  # before Linux 4.19
+        return PacketsCounted()  # before Linux 4.19
     # sent again; sent; arrived twice, so that it was not lost
     retransmitted, sent, twice = struct.unpack_from("I52xI56xI", info, 100)
-    return {"sent": sent, "lost": max(0, retransmitted - twice)}
+    return PacketsCounted(sent, max(0, retransmitted - twice))
 
 
 def _dial(address: str, port: int, hello: bytes, seconds: float = PATIENCE) -> "socket.socket":

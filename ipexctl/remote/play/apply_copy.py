@@ -3,11 +3,10 @@
 import os
 
 from ipexctl.common.files import hash_of
-from ipexctl.remote.failure import failure_document
 from ipexctl.remote.play import safe_paths
 from ipexctl.remote.play.apply_file import attributes_only, made_above, make_directory, replace_file
 from ipexctl.remote.play.file_attributes import Attributes
-from ipexctl.remote.play.task import Missing
+from ipexctl.remote.play.task import Missing, step_failure
 from ipexctl.remote.play.text_diff import MOST_DIFF_BYTES, text_diff
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -60,7 +59,7 @@ def _copy(task: "Task", path: str, file: "dict[str, Any]") -> "tuple[str, str]":
         if not task.check:
             raise
         if not task.args["folders"]:  # else the step creates the folder itself
-            task.failure = failure_document(e)
+            task.failure = step_failure(e)
         small = task.diff and file["size"] <= MOST_DIFF_BYTES
         return "create", text_diff(path, b"", _content(task, file)) if small else ""
 

@@ -1,5 +1,6 @@
 """Begin a reboot of this host, for the step `reboot`."""
 
+from ipexctl.common.boot_answers import BootFound
 from ipexctl.remote.play.sudo_worker import run_as_root
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -14,13 +15,13 @@ _COMMAND = (
 )
 
 
-def op_begin(call: "Call", password: str = "") -> "dict[str, str]":
-    """{password?} -> {boot_id}: the id before the reboot."""
+def op_begin(call: "Call", password: str = "") -> BootFound:
+    """Return the boot that ends now."""
     reply = op_boot_id(call)
     run_as_root(["/bin/sh", "-c", _COMMAND], password)
     return reply
 
 
-def op_boot_id(call: "Call") -> "dict[str, str]":
+def op_boot_id(call: "Call") -> BootFound:
     with open(BOOT_ID) as file:
-        return {"boot_id": file.read().strip()}
+        return BootFound(file.read().strip())

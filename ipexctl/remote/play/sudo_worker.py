@@ -12,13 +12,13 @@ import sys
 import zlib
 
 from ipexctl.common.frames import Frames
+from ipexctl.common.play_messages import FileNeeded, PlayEvent, StepEnded, StepOrder
 from ipexctl.remote.child_processes import start_process_group
-from ipexctl.remote.failure import Failure, failure_document
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.play.task import step_failure
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.main import Call
 
 PATIENCE = 20.0
@@ -45,10 +45,10 @@ class SudoWorker:
         self.frames = None  # type: Frames | None
         self.refused = None  # type: Failure | None  # no second try: accounts get locked
 
-    def run(self, request: "dict[str, Any]") -> "dict[str, Any]":
-        """Run an op_steps of one step in root's agent and relay its events. Return the end."""
+    def run(self, order: StepOrder, check: bool, diff: bool) -> StepEnded:
+        """Run an op_steps of one step in root's agent, and relay its events."""
         self.number += 1
-        end = {"event": "end", "number": request["steps"][0]["number"]}
+        request = {"steps": [order.document()], "check": check, "diff": diff}
         try:
             if self.refused:
                 raise self.refused
@@ -56,29 +56,32 @@ class SudoWorker:
             frames.write(dict(request, id=self.number, op="play.batch.steps"))
             return self._relay_frames(frames)
         except BrokenPipeError:
-            end["failure"] = failure_document(self._end_failure())
+            failure = self._end_failure()
         except Failure as e:  # of sudo; root's agent reports failures of the step
-            end["failure"] = failure_document(e)
-        self.call.emit(end)
+            failure = e
+        end = StepEnded(order.number, failure=step_failure(failure))
+        self.call.emit(end.document())
         return end
 
-    def _relay_frames(self, frames: "Frames") -> "dict[str, Any]":
-        """Relay the events of root's agent to the controller. Return the end of the step."""
-        end = {}  # type: dict[str, object]
+    def _relay_frames(self, frames: "Frames") -> StepEnded:
+        """Relay the events of root's agent to the controller, until the step has ended."""
+        end = None  # type: StepEnded | None
         while True:
             frame = frames.read()
             if frame is None:
                 raise self._end_failure()
             header = frame[0]
             if "done" in header:
+                assert end
                 return end
             if "error" in header:
                 raise Failure(**header["error"])
             self.call.emit(header)
-            if header["event"] == "need":
+            kind = PlayEvent.kind_of(header)
+            if kind is FileNeeded:
                 self._pass_on(frames)
-            if header["event"] == "end":
-                end = header
+            if kind is StepEnded:
+                end = StepEnded.read(header)
 
     def _end_failure(self) -> "Failure":
         self.frames = None

@@ -4,7 +4,8 @@ import errno
 import os
 import threading
 
-from ipexctl.remote.failure import Failure, bug_document, failure_document
+from ipexctl.common.play_messages import FileNeeded, StepEnded, StepFailure, StepPrinted
+from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.main import find_operation
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -13,6 +14,7 @@ if MYPY:
     from collections.abc import Callable
     from typing import IO, Any, BinaryIO
 
+    from ipexctl.common.play_messages import PlayEvent
     from ipexctl.remote.main import Frame
 
     Result = tuple[bool | None, str, str]  # whether a step changed something, what, the diff
@@ -34,9 +36,10 @@ class Task:
         args: "dict[str, Any]",
         check: bool,
         diff: bool,
-        emit: "Callable[[dict[str, Any]], object]",
+        emit: "Callable[[PlayEvent], object]",
         recv: "Callable[[], Frame | None]",
         at_end: "list[Callable[[], object]]",
+        number: int = 0,
     ) -> None:
         self.args = args
         self.check = check
@@ -44,11 +47,12 @@ class Task:
         self.emit = emit
         self.recv = recv
         self.at_end = at_end
+        self.number = number  # of the step in its play
         # `path:/x`, `packages`, `service:x` or `any`, and for reads `exists:/x`: from these the
         # controller infers what a check of a later step can know
         self.reads = []  # type: list[str]
         self.writes = []  # type: list[str]
-        self.failure = {}  # type: dict[str, str]  # what fails, in a check unless a step changes it
+        self.failure = None  # type: StepFailure | None  # in a check, unless a step changes it
         # what `apply` returns in a check if a path is missing
         self.if_missing = (None, "", "")  # type: Result
 
@@ -59,13 +63,13 @@ class Task:
         self.writes = list(self.reads)
 
     def say(self, text: str) -> None:
-        self.emit({"event": "line", "text": text[:LINE_LIMIT]})
+        self.emit(StepPrinted(self.number, text[:LINE_LIMIT]))
 
     def receive(self, sha256: str, file: "BinaryIO") -> None:
         """Receive the content of a file of the controller and write it to `file`."""
         import hashlib  # late, here and below: importing takes milliseconds
 
-        self.emit({"event": "need", "sha256": sha256})
+        self.emit(FileNeeded(self.number, sha256))
         digest, write_error = hashlib.sha256(), None
         while True:
             frame = self.recv()
@@ -151,14 +155,13 @@ def _accounts_of_files(args: "dict[str, Any]") -> "list[str]":
     return ["path:/etc/%s/%s" % (file, args[key]) for key, file in kinds if args.get(key)]
 
 
-def apply_step(module: str, task: "Task") -> "dict[str, Any]":
-    """Call `apply` of a step's module, and return (changed, detail, diff) for the controller.
-    `changed` None: it cannot be known."""
+def apply_step(module: str, task: "Task") -> StepEnded:
+    """Call `apply` of a step's module."""
     result = None, "", ""  # type: Result
     try:
         result = find_operation("play.%s.apply" % module, prefix="")(task)
     except Failure as e:
-        task.failure = failure_document(e)
+        task.failure = step_failure(e)
         if task.check and isinstance(e, Missing):
             result = task.if_missing
     except (BrokenPipeError, MemoryError):
@@ -166,17 +169,15 @@ def apply_step(module: str, task: "Task") -> "dict[str, Any]":
     except OSError as e:
         what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
         hint = "sudo: true" if e.errno == errno.EACCES else ""
-        task.failure = failure_document(Failure(what, hint=hint, slug="path-unusable"))
+        task.failure = StepFailure(what, "", hint, "path-unusable")
     except Exception:
-        task.failure = bug_document()
+        task.failure = StepFailure(**bug_document())
     changed, detail, diff = result
-    end = {
-        "changed": changed,
-        "detail": detail,
-        "diff": diff[:DIFF_LIMIT],
-        "reads": task.reads,
-        "writes": task.writes,
-    }  # type: dict[str, Any]
-    if task.failure:
-        end.update(failure=task.failure, reads=task.reads + _accounts_of_files(task.args))
-    return end
+    reads = task.reads + _accounts_of_files(task.args) if task.failure else task.reads
+    return StepEnded(
+        task.number, changed, detail, diff[:DIFF_LIMIT], reads, task.writes, task.failure
+    )
+
+
+def step_failure(failure: "Failure") -> StepFailure:
+    return StepFailure(failure.what, failure.why, failure.hint, failure.slug)

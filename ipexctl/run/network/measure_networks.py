@@ -10,12 +10,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ipexctl import trace
-from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.values import count_or_none
+from ipexctl.common.port_answers import PortOpened
+from ipexctl.common.speed_answers import LinksMeasured
 from ipexctl.facts import speed_facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import Ports
@@ -33,6 +33,7 @@ PATIENCE = 0.2  # seconds to connect
 _QUIET = 3.0  # seconds that a host may be silent
 
 Note = Callable[[str], None]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ def _measure_networks(
     """Let all hosts listen; then each sends to the next one, every other host at a time."""
     hosts, errors = [node.host for node in nodes], list[str]()
 
-    def ask(op: str, requests: Mapping[Host, Mapping[str, Any]]) -> dict[Host, Answer]:
-        def one(host: Host) -> Answer:
-            return fleet.agents[host].call(op, dict(requests[host]), timeout=_QUIET).done
+    def ask(op: str, kind: type[_T], requests: Mapping[Host, Mapping[str, Any]]) -> dict[Host, _T]:
+        def one(host: Host) -> _T:
+            return fleet.agents[host].call(op, dict(requests[host]), timeout=_QUIET).done.read(kind)
 
         outcomes = fan_out(list(requests), one, forks=max(1, len(requests)))
         downs = [each for each in outcomes.values() if isinstance(each, HostDown)]
@@ -97,9 +98,9 @@ def _measure_networks(
     token = secrets.token_hex(16)
     request: dict[str, Any] = {"token": token, "size": BYTES, "patience": PATIENCE}
     request["seconds"] = min(SECONDS, IN_ALL / (1 + max(halves)) / len(usable.all))
-    answers = ask("facts.read_speed.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
-    reported = {host: count_or_none(done.get("port")) or 0 for host, done in answers.items()}
-    ports = {host: port for host, port in reported.items() if 0 < port < 65536}
+    begin = {"token": token, "ports": bounds}
+    answers = ask("facts.read_speed.serve", PortOpened, dict.fromkeys(hosts, begin))
+    ports = {host: opened.port for host, opened in answers.items()}
     next_of = dict(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
     rates: dict[str, list[float]] = {network.name: [] for network in usable.all}
     for half in sorted({*halves}):
@@ -109,13 +110,18 @@ def _measure_networks(
             for host in senders
             if (peer := next_of[host]) in ports
         }
-        for host, done in ask("facts.read_speed.link", orders).items():
-            for link in speed_facts.read_links(host.name, list(rates), done):
+        for host, done in ask("facts.read_speed.link", LinksMeasured, orders).items():
+            for link in speed_facts.links_to(host.name, list(rates), done):
                 if link.rate:
                     rates[link.target].append(link.rate)
                 else:
                     errors.append(f"{host.name} to {next_of[host].name}: {link.error}")
-    ask("connection.listeners.close", {host: {"port": port} for host, port in ports.items()})
+
+    def close(host: Host) -> None:
+        request = {"port": ports[host]}
+        fleet.agents[host].call("connection.listeners.close", request, timeout=_QUIET)
+
+    fan_out(list(ports), close, forks=max(1, len(ports)))
     slowest = {name: min(each) for name, each in rates.items() if len(each) == len(hosts)}
     return NetworkRates(slowest, next(iter(errors), ""))
 

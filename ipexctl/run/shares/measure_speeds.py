@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from ipexctl import trace
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.values import plain, positive_or_none
+from ipexctl.base.values import plain
+from ipexctl.common.speed_answers import HostSpeed, SpeedEvent, TorchLoaded
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.wire.frames import Frame
@@ -61,17 +62,17 @@ def _measure_speeds(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[s
         agent = fleet.agents[host]
 
         def begin(frame: Frame) -> None:
-            if frame.header.get("event") == "ready":
+            if SpeedEvent.kind_of(frame.header) is TorchLoaded:
                 with suppress(threading.BrokenBarrierError):
                     barrier.wait(LOADING)
                 agent.feed(number, {"go": True})
 
         try:
             number = agent.start("facts.read_speed.speed", _speed_request(by_host[host]))
-            done = agent.wait(number, timeout=LOADING, on_event=begin).done
+            speed = agent.wait(number, timeout=LOADING, on_event=begin).done.read(HostSpeed)
         finally:
             barrier.abort()  # the others do not wait for one that has failed
-        return positive_or_none(done.get("fp32")) or plain(done.get("why"), 200) or "no torch"
+        return speed.fp32 or plain(speed.why, 200) or "no torch"
 
     outcomes = fan_out(list(by_host), one, forks=len(by_host))
     speeds = {host.name: speed for host, speed in outcomes.items() if isinstance(speed, float)}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.common.boot_answers import BootFound
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import SILENCE, fan_out
@@ -41,15 +42,15 @@ class Reboot(FleetStep):
         agent = on.fleet.agents[host]
         began = time.monotonic()
         request = {"password": on.password}
-        old_boot_id = agent.call("play.reboot.begin", request, timeout=SILENCE).done.text("boot_id")
+        old_boot = agent.call("play.reboot.begin", request, timeout=SILENCE).done.read(BootFound)
         on.say(host.name, "reboots")
         while time.monotonic() - began < self.timeout:
             time.sleep(_PAUSE)
             try:
-                boot_id = on.fleet.reconnect(host).call("play.reboot.boot_id").done.text("boot_id")
+                boot = on.fleet.reconnect(host).call("play.reboot.boot_id").done.read(BootFound)
             except IpexctlError:
                 continue
-            if boot_id != old_boot_id:
+            if boot != old_boot:
                 return Result(State.CHANGED, f"back after {time.monotonic() - began:.0f} s")
         raise HostFailed(
             f"{host.name}: did not come back within {self.timeout:.0f} s of its reboot",
