@@ -51,8 +51,10 @@ def memory() -> int:
 def test_a_host_that_misbehaves_is_lost_and_the_other_is_not(tmp_path, name):
     does, why = LOST[name]
     before, began = memory(), time.monotonic()
-    result = drive(tmp_path, [GOOD, f"{READY}{does}\ntime.sleep(60)\n"], host_timeout=2.0)
-    assert time.monotonic() - began < 2.0 + SLACK
+    # short only where silence is what it is about: a busy machine is silent, too
+    silence = 2.0 if why == "no message" else 50.0
+    result = drive(tmp_path, [GOOD, f"{READY}{does}\ntime.sleep(60)\n"], host_timeout=silence)
+    assert time.monotonic() - began < silence + SLACK
     assert memory() - before < 100 << 10
     assert result.cause.startswith("n1 was lost: ")
     assert why in result.cause
