@@ -10,6 +10,7 @@ from ipexctl.common.attempt_record import KeeperAnswer
 from ipexctl.common.install_answers import EnvState
 from ipexctl.common.journal_records import FactNoted, JournalRecord, WrittenRecord
 from ipexctl.common.restart_plan import RestartCommon
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import AttemptSummary, JournalSummary, RunRow
 from ipexctl.common.run_events import Event, Fact
 from ipexctl.common.run_orders import HostOfRun, HubOrder, RankOrder, StartOrder
@@ -83,8 +84,8 @@ def host(name: str, slots: int = 0) -> Host:
 def start_order(**values: object) -> StartOrder:
     """What a host is told when a run begins, of a run with nothing special."""
     usual: dict[str, object] = {
-        "run_id": "20260101-000000-abcdef", "lease": 30.0, "about": {}, "inputs": {}, "env": {},
-        "cwd": "/", "ranks": [], "checkpoints": [], "machinefile": "", "store_port": 1,
+        "run_id": "20260101-000000-abcdef", "lease": 30.0, "about": RunAbout(), "inputs": {},
+        "env": {}, "cwd": "/", "ranks": [], "checkpoints": [], "machinefile": "", "store_port": 1,
         "secret": False, "hub": "a", "data": [], "modules": {},
         "run": None, "host": "a",
     }  # fmt: skip
@@ -102,7 +103,7 @@ def row_of_host(name: str, ranks: list[int], **more: object) -> HostOfRun:
 def restart_common(run_id: str) -> RestartCommon:
     """Of a run with --restarts that has no MPI."""
     hub = HubOrder([], [], None, None, 45.0, "note", 10.0, False, "a")
-    return RestartCommon(run_id, {}, hub, {}, {"RANK": "rank"}, [], "")
+    return RestartCommon(run_id, RunAbout(), hub, {}, {"RANK": "rank"}, [], "")
 
 
 def rank_order(rank: int) -> RankOrder:

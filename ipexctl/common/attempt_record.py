@@ -3,6 +3,7 @@ to RUN/attempts.HOST, and commands read them. Also the questions of commands to 
 """
 
 from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.run_about import RunAbout
 
 if MYPY:
     from typing import Any
@@ -22,7 +23,7 @@ class RunQueued(RecordLine):
     """The run waits for CPUs until its first attempt begins. Only the file has this line."""
 
     since: float
-    about: "dict[str, Any]"
+    about: RunAbout
 
 
 class AttemptBegins(RecordLine):

@@ -2,6 +2,7 @@
 
 from ipexctl.common.exchange_report import ExchangeReport
 from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Exit, Fact
 
 if MYPY:
@@ -26,7 +27,7 @@ class RunBegan(JournalRecord):
     """The first record."""
 
     version: int  # of the records, and of what a supervisor is asked
-    about: "dict[str, Any]"  # for those who list runs
+    about: RunAbout  # for those who list runs
     began: float  # by the host's clock
 
 

@@ -1,6 +1,7 @@
 """The plan that keepers of a run with --restarts get when it begins, to start it again."""
 
 from ipexctl.common.message import MYPY, Message
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_orders import HostOfRun, HubOrder, StartOrder
 
 if MYPY:
@@ -47,7 +48,7 @@ class RestartCommon(Message):
     """The plan that all hosts and attempts share."""
 
     run_id: str
-    about: "dict[str, Any]"
+    about: RunAbout
     of_all: HubOrder
     shown: "dict[str, Any]"
     varies: "dict[str, str]"  # variables of ranks that differ: run/plan/rank_variables.py

@@ -3,6 +3,7 @@
 from ipexctl.common.attempt_record import FurtherAttempt, KeeperAnswer
 from ipexctl.common.journal_records import WrittenRecord
 from ipexctl.common.message import MYPY, AnyText, Line, Message, Variant
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Fact
 
 if MYPY:
@@ -13,7 +14,7 @@ class JournalSummary(Message):
     """What a host's journal says of a run. Times are seconds since the run began there."""
 
     format: "int | None" = None  # of the journal; None: it has no first record
-    about: "dict[str, Any]" = {}  # what the command that started the run recorded
+    about: RunAbout = RunAbout()  # what the command that started the run recorded
     began: float = 0.0  # by the host's clock
     seconds: float = 0.0  # until its last record
     started: int = 0  # ranks that started here

@@ -1,6 +1,7 @@
 """Messages with which the controller starts a run on its hosts."""
 
 from ipexctl.common.message import MYPY, Message
+from ipexctl.common.run_about import RunAbout
 
 if MYPY:
     from typing import Any
@@ -63,7 +64,7 @@ class StartOrder(Message):
 
     run_id: str
     lease: float  # seconds of silence after which a host counts as lost
-    about: "dict[str, Any]"  # for those who list runs
+    about: RunAbout  # for those who list runs
     inputs: "dict[str, Any]"  # run/outcome/run_inputs.py
     env: "dict[str, str]"
     cwd: str

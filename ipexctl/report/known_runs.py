@@ -17,6 +17,7 @@ from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import count, format_bytes
 from ipexctl.base.values import list_of, number_or_none, plain, texts_of
 from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import LogRecorded, PageEvent, RunRecorded
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_prefix
@@ -27,7 +28,6 @@ from ipexctl.report.material.report_material import Attempt, measure_seconds
 from ipexctl.report.run_report import make_attempt, read_document, time_of_id, with_output
 from ipexctl.run.jobs.logs import LARGEST, SILENCE
 from ipexctl.run.jobs.metrics import MetricReader, RankPoint
-from ipexctl.run.outcome.host_reports import About
 from ipexctl.run.outcome.listed_runs import RUN_ID, ListedRun
 from ipexctl.run.outcome.run_state import Phase, RunState
 from ipexctl.run.output.rank_lines import Lines, LogTimes
@@ -172,7 +172,7 @@ def _read_folder(folder: Path, attempts: int) -> KnownRun:
     argv = texts_of(plan.get("argv"))
     hosts = [host for host in list_of(plan.get("hosts")) if isinstance(host, dict)]
     names = tuple(plain(host.get("name"), 255) for host in hosts)
-    about = About(plain(plan.get("name")), names, int(plan.get("world_size", 0)), quote(argv))
+    about = RunAbout(plain(plan.get("name")), names, int(plan.get("world_size", 0)), quote(argv))
     code, interrupted = result.get("exit_code"), result.get("ended_by") == "interrupted"
     phase = Phase.LOST if code is None else Phase.DONE
     if code:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ipexctl import __version__, trace
 from ipexctl.base import quoting, retry_command
+from ipexctl.common.run_about import RunAbout
 from ipexctl.data.rules.dataset_rules import Held, checked_names
 from ipexctl.errors import InputError, unknown_value
 from ipexctl.inventory.inventory import Host, Inventory
@@ -395,21 +396,20 @@ class _Run:
 
         return make_keys()
 
-    def _describe_run(self, plan: LaunchPlan) -> dict[str, object]:
-        """Return the description of the run for `ipexctl ps`."""
+    def _describe_run(self, plan: LaunchPlan) -> RunAbout:
         folder = self.script.project.folder
-        return {
-            "name": self.options.name,
-            "hosts": list(plan.candidates) or [host.host for host in plan.hosts],
-            "ranks": plan.world_size,
-            "command": quoting.quote(plan.argv),
-            "by": project_of(folder).by,
-            "folder": str(folder),
-            "typed_in": str(Path.cwd()),
-            "cwd": self.script.project.cwd,
-            "commit": (self.git() or {}).get("commit", ""),
-            "ipexctl": __version__,
-        }
+        return RunAbout(
+            name=self.options.name,
+            hosts=tuple(plan.candidates) or tuple(host.host for host in plan.hosts),
+            ranks=plan.world_size,
+            command=quoting.quote(plan.argv),
+            by=project_of(folder).by,
+            folder=str(folder),
+            typed_in=str(Path.cwd()),
+            cwd=self.script.project.cwd,
+            commit=(self.git() or {}).get("commit", ""),
+            version=__version__,
+        )
 
     def _record_result(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
         """Record the result in the journals on the hosts, then apply the limits to old runs."""

@@ -110,7 +110,7 @@ def prepare_keepers(
     if spares:
         everywhere = replace(orders, plan=orders_on(nodes).plan, restart_plans=plans)
         if orders.plan.candidates:
-            everywhere = replace(everywhere, about={**orders.about, "any_of": len(first)})
+            everywhere = replace(everywhere, about=orders.about.replace(any_of=len(first)))
         _start_spares(fleet, spares, everywhere, work)
     return replace(orders, restart_plans=plans)
 

@@ -18,6 +18,7 @@ import pytest
 from ipexctl.base.host_answer import Answer
 from ipexctl.common.env_answers import EnvUser, ProjectEnv
 from ipexctl.common.removal_answers import EnvKept, EnvsKept
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_orders import RankOrder
 from ipexctl.env.env import EnvListing
 from ipexctl.env.env_text import kept_text
@@ -158,7 +159,7 @@ def test_the_environment_of_a_run_that_may_start_again_stays(shop: Shop) -> None
     run = root / "runs" / "20261129-120000-abcdef"
     run.mkdir(parents=True)
     python = RankOrder(0, 0, [], None, {}, [f"{root}/envs/{A}/bin/python3", "train.py"])
-    about = {"name": "bert", "by": "ann@desk"}
+    about = RunAbout(name="bert", by="ann@desk")
     order = start_order(host="node01", ranks=[python], about=about)
     needed_envs.note_needed_env(str(run), order)
     words = ("env", "rm", "--unused", "--root", str(root), "-y", "--json")

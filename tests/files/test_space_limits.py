@@ -14,6 +14,7 @@ import pytest
 from ipexctl.common.files import open_atomic
 from ipexctl.common.journal_records import RUN_FORMAT, RunBegan
 from ipexctl.common.removal_answers import HostPruned
+from ipexctl.common.run_about import RunAbout
 from ipexctl.data import data
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
@@ -285,7 +286,7 @@ def ended_run(root: Path, name: str, by: str, days_ago: float) -> None:
     folder.mkdir(parents=True, mode=0o700)
     (folder / "lock").touch(mode=0o600)
     kept = journal.create_journal(str(folder), "node01")
-    kept.add(RunBegan(RUN_FORMAT, {"name": name, "by": by}, began=0.0))
+    kept.add(RunBegan(RUN_FORMAT, RunAbout(name=name, by=by), began=0.0))
     os.close(kept.fd)
     then = time.time() - days_ago * 86400
     for path in (folder / "lock", *(folder / "journals").iterdir()):

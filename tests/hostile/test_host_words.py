@@ -8,6 +8,7 @@ import pytest
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.values import plain
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import JournalSummary, RunList
 from ipexctl.doctor.report.finding import Finding, Severity, do, scripted_sudo
 from ipexctl.doctor.report.fix_plan import fix_play
@@ -76,7 +77,7 @@ def test_an_odd_value_of_an_answer_is_one_error_with_host_and_field() -> None:
 
 
 def test_a_name_that_no_run_can_have_is_none() -> None:
-    row = run_row("20260101-000000-000001", journal=JournalSummary(about={"name": "$(id)"}))
+    row = run_row("20260101-000000-000001", journal=JournalSummary(about=RunAbout(name="$(id)")))
     assert host_reports.read_on_host("n0", row).about.name == ""
 
 

@@ -90,7 +90,7 @@ def began(about: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def other_types(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As if every value had become something else."""
-    odd = [began({"ipexctl": "9.1.0", "name": "bert", "hosts": {"a": 1}}, later={"a": 1})]
+    odd = [began({"version": "9.1.0", "name": "bert", "hosts": {"a": 1}}, later={"a": 1})]
     for document in records[1:]:
         record = document["record"]
         changed = {key: [value, {"more": None}] for key, value in record.items()}
@@ -102,7 +102,7 @@ def other_types(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def only_about(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [began({"ipexctl": "9.1.0", "name": "bert", "ranks": 2})]
+    return [began({"version": "9.1.0", "name": "bert", "ranks": 2})]
 
 
 def without_kinds(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

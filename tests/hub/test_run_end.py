@@ -21,6 +21,7 @@ from ipexctl.common.attempt_record import (
 from ipexctl.common.journal_records import FactNoted, RunBegan, WrittenRecord
 from ipexctl.common.keeper_messages import BeginPart, PartFailed
 from ipexctl.common.root_paths import run_id_of
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Begun, Exit, Fact, HostLost, RankExited
 from ipexctl.errors import InputError
 from ipexctl.explain.known_failures import known_failures
@@ -75,7 +76,7 @@ def report(
     host: str, *journal: WrittenRecord, record: Sequence[RecordLine] = (), number: int = 1,
     **more: Any,
 ) -> RunOnHost:  # fmt: skip
-    about = RunBegan(1, {"hosts": HOSTS, "ranks": 3, "command": "t.py"}, 1.0)
+    about = RunBegan(1, RunAbout(hosts=tuple(HOSTS), ranks=3, command="t.py"), 1.0)
     first = [WrittenRecord(about), WrittenRecord(FactNoted(Fact(Begun())))]
     summary = run_list.summarize_journal([*first, *journal])
     run_id = run_id_of(RUN, number)

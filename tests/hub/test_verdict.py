@@ -22,6 +22,7 @@ from ipexctl.common.journal_records import (
     RunBegan,
     WrittenRecord,
 )
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import (
     Abandoned,
     Begun,
@@ -43,12 +44,12 @@ from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.run.jobs import ps
 from ipexctl.run.outcome import host_reports, listed_runs, verdict
-from ipexctl.run.outcome.host_reports import About, RunOnHost
+from ipexctl.run.outcome.host_reports import RunOnHost
 from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.outcome.verdict import Verdict
 from tests.made import run_row
 
-ABOUT = RunBegan(1, {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, 1.0)
+ABOUT = RunBegan(1, RunAbout(hosts=("a", "b"), ranks=2, command="t.py"), 1.0)
 GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
 WORKER_GONE = (
     "Traceback (most recent call last):\n"
@@ -311,7 +312,7 @@ def test_a_run_whose_next_attempt_is_recorded_but_not_there_yet_is_not_over() ->
 
 def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_answer() -> None:
     fleet: Any = SimpleNamespace(failures=[SimpleNamespace(host="b")])
-    seen = replace(part("a", lost("b", SILENT, 12)), about=About(hosts=("a", "b")))
+    seen = replace(part("a", lost("b", SILENT, 12)), about=RunAbout(hosts=("a", "b")))
     later = [FurtherAttempt(2, ["b"], ran=True)]
     for over, away in (({"further": later}, ["b"]), ({"settled": True}, [])):
         (run,) = listed_runs.merge_runs([recorded(seen, **over)])

@@ -11,12 +11,12 @@ import pytest
 
 from ipexctl.api import Cluster, RunHandle, _in_words
 from ipexctl.api import Run as RunStep
+from ipexctl.common.run_about import RunAbout
 from ipexctl.errors import InputError
 from ipexctl.machines.target import Target
 from ipexctl.notebook.run_handle import RunList, RunStatus, ShownText, metric_rows
 from ipexctl.run.jobs import metrics
 from ipexctl.run.jobs.metrics import Metrics, RankPoint
-from ipexctl.run.outcome.host_reports import About
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_state import Phase, RunState
 from ipexctl.run.outcome.verdict import Verdict
@@ -26,7 +26,7 @@ from ipexctl.run.pace.run_speed import Speed
 from tests.refused import refused
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07"
-ABOUT = About(name="bert", hosts=("node01", "node02"), ranks=2, command=f"train.py '{HOSTILE}'")
+ABOUT = RunAbout(name="bert", hosts=("node01", "node02"), ranks=2, command=f"train.py '{HOSTILE}'")
 
 
 @pytest.mark.parametrize("verb", [Cluster.start, Cluster.run])
@@ -44,7 +44,7 @@ def a_run(phase: Phase = Phase.FAILED, cause: str = HOSTILE) -> ListedRun:
 
 
 def test_a_notebook_shows_no_secret_of_a_run() -> None:
-    about = replace(ABOUT, command="train.py --api-key hunter2x https://ann:hunter3x@idx.example/")
+    about = ABOUT.replace(command="train.py --api-key hunter2x https://ann:hunter3x@idx.example/")
     made = replace(a_run(cause="rank 0 raised ValueError: hunter2x"), about=about, last="hunter3x")
     status, runs = RunStatus(made, 12.0), RunList(Target(), (made,), "~/.ipexctl")
     for shown in (status._repr_html_(), repr(status), runs._repr_html_()):

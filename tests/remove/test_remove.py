@@ -15,6 +15,7 @@ import pytest
 
 from ipexctl.base.host_outcome import HostResult, HostState
 from ipexctl.common.journal_records import RUN_FORMAT, RunBegan
+from ipexctl.common.run_about import RunAbout
 from ipexctl.local.project_lock import this_person
 from ipexctl.remote.run_files import journal, queued_runs
 from ipexctl.terminal.confirm import DECLINED
@@ -171,7 +172,7 @@ def active_run(home: Path, name: str, by: str) -> IO[str]:
     run = home / ".ipexctl/runs" / f"20260101-000000-{name}"
     run.mkdir(parents=True)
     kept = journal.create_journal(str(run), "node01")
-    kept.add(RunBegan(RUN_FORMAT, {"name": name, "by": by}, began=0.0))
+    kept.add(RunBegan(RUN_FORMAT, RunAbout(name=name, by=by), began=0.0))
     os.close(kept.fd)
     lock = open(run / "lock", "w")  # noqa: SIM115
     fcntl.flock(lock, fcntl.LOCK_SH)

@@ -26,6 +26,7 @@ PURE = tuple(
     common.journal_records
     common.keeper_messages common.message common.removal_answers
     common.restart_plan common.result_answers common.root_paths
+    common.run_about
     common.run_answers common.run_events common.run_orders common.secret_names common.sizes
     common.speed_answers common.supervisor_messages common.watch_orders
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall

@@ -36,6 +36,7 @@ from ipexctl.common import (
     removal_answers,
     restart_plan,
     result_answers,
+    run_about,
     run_answers,
     run_events,
     run_orders,
@@ -60,6 +61,7 @@ MODULES = (
     supervisor_messages, run_answers, result_answers,
     control_questions, blob_answers, port_answers, env_answers, install_answers,
     folder_answers, removal_answers, boot_answers, play_messages, reach_answers, speed_answers,
+    run_about,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

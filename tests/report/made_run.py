@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from ipexctl.common.journal_records import InputsNoted, PartEnded, WrittenRecord
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Begun, Event, Exit, RankExited, RankStarted
 from ipexctl.report.comparison.recorded_inputs import RunRecord
@@ -13,7 +14,6 @@ from ipexctl.report.comparison.run_difference import Difference, RunComparison
 from ipexctl.report.material import host_record
 from ipexctl.report.material.host_record import HostRecord, Printed
 from ipexctl.report.material.report_material import Attempt, Material
-from ipexctl.run.outcome.host_reports import About
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_state import Phase, RunState
@@ -53,7 +53,7 @@ def made(phase: Phase = Phase.DONE, *, hosts: int = 2, ppn: int = 1, **more: Any
     of_state = {"verdict": verdict, "seconds": 60.0}
     of_state |= {name: more.pop(name) for name in STATE_FIELDS & more.keys()}
     more = {"state": RunState(phase, **of_state), **more}
-    about = About("bert", names(hosts), hosts * ppn, command, "ann@desk", "/home/ann/bert")
+    about = RunAbout("bert", names(hosts), hosts * ppn, command, "ann@desk", "/home/ann/bert")
     return ListedRun(about=about, **{**base, **more})
 
 

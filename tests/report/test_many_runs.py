@@ -43,7 +43,7 @@ RUN_ID = "20260101-120000-abcdef"
 def known(number: int, *losses: float, **parts: Any) -> KnownRun:
     run = made(id=f"20260101-12000{number}-abcdef")
     lines = tuple(Printed(step, loss=loss) for step, loss in enumerate(losses, 1))
-    return KnownRun(replace(run, about=replace(run.about, name=f"run{number}")), parts, lines)
+    return KnownRun(replace(run, about=run.about.replace(name=f"run{number}")), parts, lines)
 
 
 @pytest.mark.parametrize(

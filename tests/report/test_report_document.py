@@ -236,7 +236,7 @@ def test_the_other_run_is_laid_over():
 
 
 def test_the_other_run_is_called_by_its_name():
-    other = attempt(replace(made(), about=replace(made().about, name="mini"), id="r2"))
+    other = attempt(replace(made(), about=made().about.replace(name="mini"), id="r2"))
     found = report_document(material(attempt(made()), other=other))
     assert found["cards"][2]["note"] == "1 min in mini"
 

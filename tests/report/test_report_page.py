@@ -25,7 +25,7 @@ HOSTILE = "</script><script>alert(1)</script><!--<script> <img src=x onerror=ale
 @pytest.fixture(scope="module")
 def html() -> str:
     run = made(Phase.FAILED, command=HOSTILE)
-    run = replace(run, about=replace(run.about, name="a<b>", folder=HOSTILE))
+    run = replace(run, about=run.about.replace(name="a<b>", folder=HOSTILE))
     return report_page.render_report_page(
         report_document(material(attempt(run, tail=HOSTILE))), run_report.read_assets()
     )

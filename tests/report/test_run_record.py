@@ -14,6 +14,7 @@ from ipexctl.common.journal_records import (
     RunBegan,
     WrittenRecord,
 )
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Sample
 from ipexctl.remote.run import run_list
@@ -41,7 +42,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     assert len(Path(path).read_text().splitlines()) <= 20
     kept = journal.create_journal(str(folder), "n")
     for record in (
-        RunBegan(RUN_FORMAT, {}, began=5.0),
+        RunBegan(RUN_FORMAT, RunAbout(), began=5.0),
         INPUTS,
         LookNoted(1, None, 0.0),
     ):

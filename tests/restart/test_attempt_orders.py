@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
+from ipexctl.common.run_about import RunAbout
 from ipexctl.local.run_options import RunOptions
 from ipexctl.remote.restart import attempt_orders
 from ipexctl.run.plan import launch_plan
@@ -29,7 +30,7 @@ def plan(nodes: Sequence[PlannedHost], run_id: str = BASE, **asked: Any) -> Laun
 
 
 def orders(made: LaunchPlan) -> Orders:
-    return Orders(made, made.run_id, OPTIONS, about={"command": "train.py"})
+    return Orders(made, made.run_id, OPTIONS, about=RunAbout(command="train.py"))
 
 
 def restart_plans(**asked: Any) -> dict[str, RestartPlan]:

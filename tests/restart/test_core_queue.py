@@ -19,6 +19,7 @@ import pytest
 
 from ipexctl.common.attempt_record import QueuedRun, RunEnded, RunQueued
 from ipexctl.common.keeper_messages import CLAIMS, LEFT, WAITS, HostReport, HostReported, QueuePlace
+from ipexctl.common.run_about import RunAbout
 from ipexctl.remote.connection import link_stream
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.restart import core_queue, name_owners
@@ -61,7 +62,7 @@ def test_of_runs_of_one_account_the_queue_says_who_started_each(tmp_path: Path) 
     for run, by in (("run-1", "ann@desk"), ("run-2", ""), ("run-3", "bob@laptop")):
         folder = tmp_path / "runs" / run
         folder.mkdir(parents=True)
-        attempt_lines.append_line(str(folder), "node01", RunQueued(1.0, {"by": by}))
+        attempt_lines.append_line(str(folder), "node01", RunQueued(1.0, RunAbout(by=by)))
     with (
         queued("run-1", 10.0, "1"), queued("run-2", 20.0, "1"), queued("run-3", 30.0, "2") as using,
     ):  # fmt: skip

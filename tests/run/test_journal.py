@@ -26,6 +26,7 @@ from ipexctl.common.journal_records import (
     WrittenRecord,
 )
 from ipexctl.common.message import Message
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Begun, Event, Exit, Fact, Noted, RankExited
 from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
@@ -39,10 +40,7 @@ from tests.made import journal_bytes, run_row
 from tests.refused import refused
 
 RUN = "20260101-000000-000001"
-ABOUT = {
-    "name": "bert", "hosts": ["a", "b"], "ranks": 2, "command": "train.py", "by": "ann@pc",
-    "folder": "/home/ann/bert",
-}  # fmt: skip
+ABOUT = RunAbout("bert", ("a", "b"), 2, "train.py", "ann@pc", "/home/ann/bert")
 ME = Caller("ann@pc", Path("/home/ann/bert"))
 DONE = [
     WrittenRecord(RunBegan(RUN_FORMAT, ABOUT, began=1000.0)),
@@ -57,7 +55,7 @@ ANYTHING = st.recursive(
 )
 FITTING = {
     "int": st.integers(0, 3), "float": st.floats(0, 9), "Line": st.text(), "AnyText": st.text(),
-    "bool": st.booleans(), "dict[str, Any]": st.just(ABOUT) | st.dictionaries(st.text(), ANYTHING),
+    "bool": st.booleans(), "dict[str, Any]": st.dictionaries(st.text(), ANYTHING),
     "Exit": st.fixed_dictionaries({"code": st.none() | st.integers(0, 3)}), "Any": ANYTHING,
     "int | None": st.none() | st.integers(), "Signed": st.integers(), "Signed | None": st.none(),
     "int | str": st.integers(0, 3) | st.text(), "str": st.text(),
@@ -111,7 +109,7 @@ def ended(rank: int, how: Exit) -> WrittenRecord:
 
 
 def began(version: int = RUN_FORMAT, at: float = 1000.0, **about: Any) -> WrittenRecord:
-    return WrittenRecord(RunBegan(version, {**ABOUT, **about}, at))
+    return WrittenRecord(RunBegan(version, ABOUT.replace(**about), at))
 
 
 # --- the file ------------------------------------------------------------------------------------

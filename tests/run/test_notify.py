@@ -77,7 +77,7 @@ import os, sys
 from ipexctl.remote.run import notifier
 notifier.CLAIM = 0.2
 command = 'echo "$IPEXCTL_STATE $IPEXCTL_NAME" >> "$FOLDER/told"; exit 3'
-link = notifier.fork_notifier(command, sys.argv[1], "r1", {"name": "bert"}, "a")
+link = notifier.fork_notifier(command, sys.argv[1], "r1", "bert", "a")
 for key in sys.argv[2:]:
     notifier.send_notice(link, key, key)
 os.kill(os.getpid(), 9)

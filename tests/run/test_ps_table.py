@@ -38,7 +38,7 @@ def a_run(number: int, state: Phase, name: str = "", **more: Any) -> ListedRun:
     """`more`: fields of its host's report, or `by`."""
     waits = more["keeper"].waits if "keeper" in more else ""
     run = made(state, hosts=3, id=f"20260101-1200{number:02d}-abcdef", waits=waits)
-    run = replace(run, about=replace(run.about, name=name, by=more.pop("by", "ann@desk")))
+    run = replace(run, about=run.about.replace(name=name, by=more.pop("by", "ann@desk")))
     return replace(run, ok=0 if state is Phase.RUNNING else run.ok, seen=(report(run, **more),))
 
 
@@ -210,7 +210,7 @@ def test_runs_of_one_name_have_their_ids_and_attempts_their_number() -> None:
     ]  # fmt: skip
     again = replace(old, id=f"{old.id}-r02")
     assert shown(again)[1].split()[0] == "bert-r02"
-    nameless = replace(again, about=replace(again.about, name=""))
+    nameless = replace(again, about=again.about.replace(name=""))
     assert shown(nameless)[1].split()[0] == "20260101-120001-r02"
 
 
@@ -232,7 +232,7 @@ def test_the_name_of_a_run_is_enough_for_commands_also_beside_runs_that_are_not_
             name = lines[1].plain.split()[0]
             assert choose_run([theirs, mine], name, ME) is mine
             assert name == "20260101-120001-ab"
-    theirs = replace(theirs, about=replace(theirs.about, by="bob@laptop"))
+    theirs = replace(theirs, about=theirs.about.replace(by="bob@laptop"))
     with refused("run-ambiguous", "2 runs match") as error:
         choose_run([theirs, mine], mine.id[:15], ME)
     assert error.value.why == f"{theirs.id} (running, bob@laptop), {mine.id} (running)"

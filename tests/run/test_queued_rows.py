@@ -21,6 +21,7 @@ from ipexctl.common.attempt_record import (
 )
 from ipexctl.common.journal_records import RUN_FORMAT, PartEnded, RunBegan
 from ipexctl.common.processes import user_name
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import JournalSummary, RunList, RunRow
 from ipexctl.remote.facts.read_other_runs import describe_own_run
 from ipexctl.remote.restart.keeper import WAKES, Keeper
@@ -37,7 +38,7 @@ from ipexctl.run.outcome.run_choice import Caller
 from ipexctl.run.outcome.run_state import Phase
 from tests.made import run_row, start_order
 
-QUEUED = RunQueued(1000.0, {"command": "train.py"})
+QUEUED = RunQueued(1000.0, RunAbout(command="train.py"))
 ANN = "ann@desk"
 CALLER = Caller(ANN, Path("/home/ann"))
 STOPPED = RunEnded("stopped by ann", False, by_user=True)
@@ -60,7 +61,7 @@ class Host:
             queued_runs.keep_order(str(folder), start_order(host="node01"))
         if not lines or isinstance(lines[-1], AttemptBegins):
             kept = journal.create_journal(str(folder), "node01")
-            kept.add(RunBegan(RUN_FORMAT, {}, 5.0))
+            kept.add(RunBegan(RUN_FORMAT, RunAbout(), 5.0))
             kept.add(PartEnded("ended", 0))
         return run
 
@@ -83,7 +84,7 @@ def test_a_queued_run_without_a_keeper_is_listed_however_many_have_ended(host: H
     row = rows[waiting]
     assert (row.waited, row.queued, row.asleep) == (True, True, True)
     assert (row.journal.about, row.journal.began, row.unreadable) == (
-        {"command": "train.py"},
+        RunAbout(command="train.py"),
         1000.0,
         False,
     )
@@ -154,7 +155,7 @@ def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
     ids = [f"20261129-120000-{number:06d}" for number in range(4)]
     before = [QueuedRun(5, ids[2], ANN), QueuedRun(7, ids[1], ANN), QueuedRun(8, ids[3], "bob")]
     keepers = [KeeperAnswer(leads=True, before=before), KeeperAnswer(), KeeperAnswer(leads=True)]
-    names = ({}, {"name": "lr-0.1", "by": ANN}, {"by": ANN})
+    names = (RunAbout(), RunAbout(name="lr-0.1", by=ANN), RunAbout(by=ANN))
     rows = [
         run_row(run, waited=True, queued=True, keeper=keeper, journal=JournalSummary(about=about))
         for run, keeper, about in zip(ids[:3], keepers, names, strict=True)
@@ -172,8 +173,8 @@ def test_what_a_queued_run_waits_for_has_the_names_of_runs_in_all_commands() -> 
     rows = [
         run_row(run, waited=True, queued=True, keeper=keeper, journal=JournalSummary(about=about))
         for run, keeper, about in (
-            (ids[0], KeeperAnswer(leads=True, waits=waits), {"name": "lr-0.4", "by": ANN}),
-            (ids[1], KeeperAnswer(), {"name": "lr-0.1", "by": ANN}),
+            (ids[0], KeeperAnswer(leads=True, waits=waits), RunAbout(name="lr-0.4", by=ANN)),
+            (ids[1], KeeperAnswer(), RunAbout(name="lr-0.1", by=ANN)),
         )
     ]
     runs = merge_runs(read_on_host("node01", row) for row in rows)
@@ -185,10 +186,10 @@ def test_what_a_queued_run_waits_for_has_the_names_of_runs_in_all_commands() -> 
 
 
 def test_of_a_run_of_this_account_the_hosts_say_who_started_it(host: Host) -> None:
-    waiting = host.add_run(1, RunQueued(1000.0, {"by": "ann@desk", "command": "a.py"}))
+    waiting = host.add_run(1, RunQueued(1000.0, RunAbout(by="ann@desk", command="a.py")))
     begun, unknown = host.add_run(2, STOPPED), host.add_run(3)
     kept = journal.create_journal(str(host.root / "runs" / begun), "node01")
-    kept.add(RunBegan(1, {"by": "bob@laptop", "name": "bert"}, 5.0))
+    kept.add(RunBegan(1, RunAbout(by="bob@laptop", name="bert"), 5.0))
     seen = [describe_own_run(str(host.root), run) for run in (waiting, begun, unknown)]
     account = user_name(os.getuid())
     assert [row["owner"] for row in seen] == ["ann@desk", "bob@laptop", account]
@@ -202,7 +203,7 @@ def test_of_a_run_of_this_account_the_hosts_say_who_started_it(host: Host) -> No
 def test_all_commands_say_alike_on_which_hosts_a_queued_run_will_be(
     host: Host, any_of: int, ranks: int, text: str
 ) -> None:
-    about = {"hosts": ["node01", "node02", "node03"], "ranks": ranks, "any_of": any_of}
+    about = RunAbout(hosts=("node01", "node02", "node03"), ranks=ranks, any_of=any_of)
     waiting = host.add_run(1, RunQueued(1000.0, about), order=True)
     (run,) = merge_runs([read_on_host("node01", host.rows()[waiting])])
     assert next(why_lines(Why(run, (), 1, 0.0), 80)).endswith(f" · {text}")
@@ -214,9 +215,9 @@ def test_all_commands_say_alike_on_which_hosts_a_queued_run_will_be(
 
 def test_a_run_that_waits_again_is_after_earlier_ones_that_do_not_yet(host: Host) -> None:
     """A command wakes the runs of an account one after the other, after a reboot."""
-    lines = [RunQueued(since, {}) for since in (1000.0, 999.5, 1001.0)]
+    lines = [RunQueued(since, RunAbout()) for since in (1000.0, 999.5, 1001.0)]
     runs = [host.add_run(number, line, order=True) for number, line in enumerate(lines, 1)]
-    host.add_run(9, RunQueued(900.0, {}), STOPPED)
+    host.add_run(9, RunQueued(900.0, RunAbout()), STOPPED)
     keeper = SimpleNamespace(
         order=start_order(host="node01").replace(woken=True), woke=50.0, base=runs[0],
         restart_plan=SimpleNamespace(queued=1000.0), runs=str(host.root / "runs"), name="node01",
@@ -234,7 +235,7 @@ def test_a_run_that_waits_again_is_after_earlier_ones_that_do_not_yet(host: Host
 def test_a_queued_run_waits_again_if_enough_of_its_hosts_say_that_it_waits(
     any_of: int, seen: int, wakes: bool
 ) -> None:
-    about = {"hosts": ["node01", "node02", "node03"], "any_of": any_of}
+    about = RunAbout(hosts=("node01", "node02", "node03"), any_of=any_of)
     summary, is_asleep = (
         JournalSummary(about=about),
         {"waited": True, "queued": True, "asleep": True},

@@ -22,7 +22,7 @@ NOW = 100_000.0
 
 def run_of(folder: str, state: Phase = Phase.DONE) -> ListedRun:
     run = made(state)
-    return replace(run, id=f"id-of-{Path(folder).name}", about=replace(run.about, folder=folder))
+    return replace(run, id=f"id-of-{Path(folder).name}", about=run.about.replace(folder=folder))
 
 
 @pytest.mark.parametrize(

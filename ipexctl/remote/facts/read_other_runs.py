@@ -153,7 +153,7 @@ def describe_own_run(root: str, run: str) -> "dict[str, str]":
     folder = os.path.join(root, "runs", run)
     about = run_about.read_about(folder)
     return {
-        "name": str(about.get("name", ""))[:64],
-        "command": str(about.get("command", ""))[:200],
+        "name": about.name[:64],
+        "command": about.command[:200],
         "owner": run_about.read_owner(folder, user_name(os.getuid())),
     }

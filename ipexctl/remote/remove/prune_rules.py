@@ -135,7 +135,7 @@ class Pruning:
         counts = {}  # type: dict[str, int]
         for name in newest_first:
             folder = os.path.join(self.root, "runs", name)
-            owner = run_about.read_about(folder).get("by", "")
+            owner = run_about.read_about(folder).by
             limits = self.limits if owner in ("", self.limits["by"]) else self.limits["others"]
             place = counts[owner] = counts.get(owner, 0) + 1
             oldest = time.time() - limits["days"] * 86400
@@ -150,7 +150,7 @@ class Pruning:
         if lock is None:
             return
         try:
-            name = str(run_about.read_about(folder).get("name") or "")[:64]
+            name = run_about.read_about(folder).name[:64]
             self.runs.append((os.path.basename(folder), name))
             self.count("runs", disk_use.size_of(folder))
             if not self.check:

@@ -43,7 +43,7 @@ def compose_orders(
         order, row = of_host(common, host_plan, dict(facts, index=index, begin=begin), checkpoint)
         order.hub = names[0]
         order.machinefile = "".join(host_plan.line for host_plan in host_plans)
-        order.about = dict(common.about, hosts=names, ranks=world, attempt=attempt)
+        order.about = common.about.replace(hosts=tuple(names), ranks=world)
         orders.append(order)
         rows.append(row)
         begin += len(order.ranks)

@@ -15,7 +15,7 @@ class KeeperNotices:
         plan = order.restart_plan
         command = VoterPlan.read(plan).common.of_all.notify if "common" in plan else ""  # a voter
         run_id = plan["run_id"]
-        self.link = notifier.fork_notifier(command, folder, run_id, order.about, order.host)
+        self.link = notifier.fork_notifier(command, folder, run_id, order.about.name, order.host)
 
     def take_line(self, line: RecordLine, is_leader: bool) -> None:
         """Report a new line of the record, if this host leads and put it there."""

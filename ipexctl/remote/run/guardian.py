@@ -97,7 +97,9 @@ def start_notifier(order: StartOrder) -> "notifier.RunNotices":
     if run is not None and run.notify:
         top = root_folder.expand_root_path(order.root)
         folder = os.path.join(top, "runs", run_folders.checked_id(order.run_id))
-        link = notifier.fork_notifier(run.notify, folder, order.run_id, order.about, order.host)
+        link = notifier.fork_notifier(
+            run.notify, folder, order.run_id, order.about.name, order.host
+        )
     return notifier.RunNotices(link, run)
 
 

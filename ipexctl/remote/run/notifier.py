@@ -21,8 +21,6 @@ from ipexctl.remote.run_files import journal, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.common.run_orders import HubOrder
     from ipexctl.remote.main import Call
 
@@ -32,7 +30,7 @@ LIMIT = 1 << 16  # bytes of a packet
 
 
 def fork_notifier(
-    command: str, folder: str, run_id: str, about: "dict[str, Any]", host: str
+    command: str, folder: str, run_id: str, name: str, host: str
 ) -> "socket.socket | None":
     """Fork the process; return the socket to it, None if there is no command. Called before there
     are threads. Its parent is init: what ends the run does not end it."""
@@ -49,7 +47,7 @@ def fork_notifier(
         if os.fork() == 0:
             rank_wrapper.set_name(NAME)
             close_files(theirs.fileno())
-            serve_notices(theirs, command, folder, run_id, str(about.get("name") or ""), host)
+            serve_notices(theirs, command, folder, run_id, name, host)
     finally:
         os._exit(0)
 

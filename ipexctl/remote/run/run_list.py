@@ -171,7 +171,8 @@ def summarize_queue(lines: "list[RecordLine]") -> "JournalSummary | None":
         return None
     begun = [line for line in lines if isinstance(line, AttemptBegins)]
     # the last attempt has the hosts that the run took
-    about = dict(first.about, hosts=begun[-1].hosts, any_of=0) if begun else first.about
+    hosts = tuple(begun[-1].hosts) if begun else ()
+    about = first.about.replace(hosts=hosts, any_of=0) if begun else first.about
     return JournalSummary(RUN_FORMAT, about, first.since)
 
 

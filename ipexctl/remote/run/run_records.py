@@ -34,7 +34,7 @@ def op_read(call: "Call", root: str, known_as: str, run_ids: "list[str]") -> Non
         call.emit({"event": RunRecorded(run_id, record).document()})
         history = run_logs.size_rows(journal.sizes_path(folder, name))
         abouts = [w.record.about for w in records if isinstance(w.record, RunBegan)]
-        ranks = abouts[0].get("ranks", 1) if abouts else 1
+        ranks = abouts[0].ranks if abouts else 1
         here = run_logs.list_started_ranks(folder, name)
         for rank in sorted({0, ranks - 1}.intersection(here)):
             path = run_folders.log_of(folder, rank)

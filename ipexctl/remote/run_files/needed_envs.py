@@ -8,13 +8,13 @@ import os
 
 from ipexctl.common import files
 from ipexctl.common.message import MYPY
+from ipexctl.common.run_about import EnvNeeded
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.run_files import queued_runs, run_folders
 
 if MYPY:
     from collections.abc import Iterator
-    from typing import Any
 
 NAME = "environment."
 
@@ -23,7 +23,7 @@ def note_needed_env(folder: str, order: StartOrder) -> None:
     """Write which environment the run needs; raises OSError."""
     programs = [rank.argv[0] for rank in order.ranks if rank.argv]
     prefixes = sorted({os.path.dirname(os.path.dirname(program)) for program in programs})
-    text = json.dumps({"prefixes": prefixes, "about": order.about})
+    text = json.dumps(EnvNeeded(prefixes, order.about).document())
     path = os.path.join(folder, NAME + os.path.basename(order.host))
     files.write_atomic(path, text, sync=True)
 
@@ -37,7 +37,7 @@ def list_runs_needing(root: str, env: str) -> "list[str]":
         run
         for run, folder in folders.items()
         for mark in read_marks(folder)
-        if path in map(os.path.realpath, mark.get("prefixes", ()))
+        if path in map(os.path.realpath, mark.prefixes)
     ]
     active = set(run_folders.list_active_runs(root)) if needing else set()
     return [
@@ -47,10 +47,11 @@ def list_runs_needing(root: str, env: str) -> "list[str]":
     ]
 
 
-def read_marks(folder: str) -> "Iterator[dict[str, Any]]":
+def read_marks(folder: str) -> "Iterator[EnvNeeded]":
     """Yield what the keepers of the run wrote: hosts may share the folder."""
     for name in names_in(folder):
         if name.startswith(NAME):
-            mark = files.read_json(os.path.join(folder, name))
-            if mark is not None:
-                yield mark
+            try:
+                yield EnvNeeded.read(files.read_json(os.path.join(folder, name)) or {})
+            except TypeError:  # another version's
+                continue

@@ -4,14 +4,11 @@ import os
 
 from ipexctl.common.attempt_record import RunQueued
 from ipexctl.common.journal_records import RunBegan
-from ipexctl.common.message import MYPY
+from ipexctl.common.run_about import RunAbout
 from ipexctl.remote.run_files import attempt_lines, journal, needed_envs
 
-if MYPY:
-    from typing import Any
 
-
-def read_about(folder: str) -> "dict[str, Any]":
+def read_about(folder: str) -> RunAbout:
     """Return what is recorded about a run; empty if it is unknown. One that is queued has no
     journal yet."""
     hosts = journal.list_journal_hosts(folder)[:1]
@@ -24,13 +21,13 @@ def read_about(folder: str) -> "dict[str, Any]":
         if isinstance(first, RunQueued):
             return first.about
     marks = [] if hosts else needed_envs.read_marks(folder)  # a spare has nothing else
-    return next((mark["about"] for mark in marks if isinstance(mark.get("about"), dict)), {})
+    return next((mark.about for mark in marks), RunAbout())
 
 
 def describe_run(root: str, run: str) -> str:
     """Return `run base (20261126-120000-abcdef) of ann@desk`, as far as that is known."""
     folder = os.path.join(root, "runs", run)
-    name = "".join(str(read_about(folder).get("name") or "")[:64].split())
+    name = "".join(read_about(folder).name[:64].split())
     owner = read_owner(folder, "")
     text = "run %s (%s)" % (name, run) if name else "run %s" % run
     return text + " of %s" % owner * bool(owner)
@@ -39,5 +36,4 @@ def describe_run(root: str, run: str) -> str:
 def read_owner(folder: str, user: str) -> str:
     """Return who started the run, as user@machine: several people may share the account `user`,
     which is returned where that is not known."""
-    by = str(read_about(folder).get("by") or "")[:200]
-    return "".join(by.split()) or user
+    return "".join(read_about(folder).by[:200].split()) or user

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
-from ipexctl.base.host_answer import Odd, as_type, read_record
-from ipexctl.base.values import by, matching_text, plain
+from ipexctl.base.host_answer import Odd, as_type
 from ipexctl.common.attempt_record import KeeperAnswer
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import AttemptSummary, JournalSummary, RunRow
 from ipexctl.common.run_events import Fact
 from ipexctl.errors import InputError
@@ -35,33 +35,13 @@ def read_ends(facts: Sequence[Fact]) -> tuple[RankEnd, ...]:
     return tuple(event.end for event in events if isinstance(event, event_reader.RankEnded))
 
 
-VERSION = by(plain, key="ipexctl")
-
-
-@dataclass(frozen=True)
-class About:
-    """What the command that started the run recorded about it."""
-
-    name: str = field(default="", metadata=by(matching_text(_NAME)))
-    hosts: tuple[str, ...] = ()
-    ranks: int = 0
-    command: str = ""
-    by: str = ""  # user@machine
-    folder: str = ""
-    typed_in: str = ""  # the folder where the command was typed
-    cwd: str = ""  # where ranks started, below the top of what was sent
-    commit: str = ""  # of the folder's Git work tree; files may have been changed since
-    version: str = field(default="", metadata=VERSION)  # of ipexctl
-    any_of: int = 0  # while it is queued: it takes so many of the hosts; 0: all
-
-
 @dataclass(frozen=True)
 class RunOnHost:
     """What one host says of a run, and what that means."""
 
     row: RunRow
     target: str  # the host's name in the inventory here
-    about: About = About()
+    about: RunAbout = RunAbout()
     result: Verdict | None = None  # from the command that watched the run
     verdict: Verdict | None = None  # from the hub's records, or this host's about a lost hub
     decided: float = 0.0  # when that was noted: seconds after the ranks were started
@@ -122,7 +102,9 @@ def read_on_host(
     """Return what a host's answer means. `target`: its name in the inventory here; `known` is
     called to interpret the last lines of failed ranks."""
     journal, name = row.journal, row.host
-    about = read_record(About, journal.about)
+    about = journal.about
+    if not _NAME.fullmatch(about.name):  # hosts can say anything
+        about = about.replace(name="")
     times = {key: seconds_or_zero(getattr(journal, key)) for key in ("began", "seconds")}
     by_hub, by_host = (
         verdict.decide_verdict(verdict.read_all(facts, name), about.ranks, known)

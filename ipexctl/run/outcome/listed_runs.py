@@ -10,9 +10,10 @@ from ipexctl.base.values import plain
 from ipexctl.common.attempt_record import FurtherAttempt, QueuedRun
 from ipexctl.common.journal_records import RUN_FORMAT
 from ipexctl.common.root_paths import ATTEMPT
+from ipexctl.common.run_about import RunAbout
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.host_reports import About, RunOnHost
+from ipexctl.run.outcome.host_reports import RunOnHost
 from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_state import (
     Phase,
@@ -36,7 +37,7 @@ class ListedRun:
     """One run, merged from all hosts that reported it."""
 
     id: str
-    about: About
+    about: RunAbout
     state: RunState
     began: float
     started: int

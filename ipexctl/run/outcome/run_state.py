@@ -11,11 +11,12 @@ from enum import Enum
 from ipexctl.base.sizes import fold_numbers
 from ipexctl.common.attempt_record import FurtherAttempt
 from ipexctl.common.journal_records import RUN_FORMAT
+from ipexctl.common.run_about import RunAbout
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import verdict
-from ipexctl.run.outcome.host_reports import About, RunOnHost
+from ipexctl.run.outcome.host_reports import RunOnHost
 from ipexctl.run.outcome.run_result import EXIT_LOST
 from ipexctl.run.outcome.verdict import Verdict
 
@@ -95,7 +96,7 @@ def decide_run_state(reports: Sequence[RunOnHost], *, is_last: bool) -> RunState
     )
 
 
-def find_about(reports: Iterable[RunOnHost]) -> About:
+def find_about(reports: Iterable[RunOnHost]) -> RunAbout:
     """Return what the command that started the run recorded, from the host that knows most."""
     return max((report.about for report in reports), key=lambda a: (a.ranks, a.command))
 
@@ -290,7 +291,7 @@ def _verdict_of_run(reports: Sequence[RunOnHost], deciding: Sequence[RunOnHost])
     return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown_ending(reports, about))
 
 
-def _unknown_ending(reports: Sequence[RunOnHost], about: About) -> str:
+def _unknown_ending(reports: Sequence[RunOnHost], about: RunAbout) -> str:
     with_ranks = [report for report in reports if report.host in about.hosts]
     if about.hosts and not with_ranks:
         return f"its ranks were on {fold(about.hosts)}, which did not say how they ended"

@@ -12,6 +12,7 @@ from typing import Any
 from ipexctl.blobs.tls_keys import Keys
 from ipexctl.common.message import Message
 from ipexctl.common.restart_plan import VOTERS, RestartCommon, RestartHost, RestartPlan, VoterPlan
+from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import BUCKET, RunOptions
@@ -36,7 +37,7 @@ class Orders:
     plan: LaunchPlan
     run_id: str
     options: RunOptions
-    about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
+    about: RunAbout = RunAbout()
     before: Mapping[str, float] = field(default_factory=dict)  # seconds of what came before
     reached: Mapping[str, Host] = field(default_factory=dict)  # where
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
@@ -49,7 +50,7 @@ class Orders:
         """Compose the order by which a host starts its ranks in the folder `work`."""
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
         return StartOrder(
-            about=dict(self.about),
+            about=self.about,
             inputs={**self.inputs.hosts.get(name, {}), "before": dict(self.before)},
             run_id=self.run_id,
             lease=self.options.host_timeout,
@@ -221,7 +222,7 @@ def _compose_restart_common(orders: Orders, resumed: str) -> RestartCommon:
     same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
     return RestartCommon(
         run_id=orders.run_id,
-        about=dict(orders.about),
+        about=orders.about,
         of_all=orders.compose_hub_order(),
         shown={name: shown[name] for name in same},
         varies=rank_variables.VARIES,

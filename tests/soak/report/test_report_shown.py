@@ -61,7 +61,7 @@ def test_of_many_runs_only_those_of_one_script_compete_and_settings_come_before_
     def known(number: int, script: str, loss: float, speed: Speed) -> KnownRun:
         lines = tuple(Printed(step, loss=loss + 3 - step, at=step / speed.rate) for step in (1, 30))
         run = made(id=f"20260101-12000{number}-abcdef")
-        run = replace(run, about=replace(run.about, name=f"run{number}"))
+        run = replace(run, about=run.about.replace(name=f"run{number}"))
         arguments = {"script": script, "--lr": str(number)}
         variables = {"MINE": str(number), "OMP_NUM_THREADS": str(number)}
         parts = {"arguments": arguments, "variables": variables}
