@@ -68,7 +68,7 @@ step ipexctl run "${hosts[@]}" -n 6 -ppn 2 examples/train_ddp.py --bf16 --epochs
 # The run continues on the hosts without this command; any machine can ask about it.
 step ipexctl run "${hosts[@]}" -d --name night -n 3 examples/train_ddp.py --bf16 --epochs 1000
 for _ in {1..20}; do # until it trains
-    ipexctl logs night "${hosts[@]/#-f/--hostfile}" -n 1 | grep -q loss && break
+    ipexctl logs night "${hosts[@]/#-f/--hostfile}" -n 1 2>/dev/null | grep -q loss && break
     sleep 1
 done
 step ipexctl ps "${hosts[@]}"

@@ -20,6 +20,7 @@ class RunAbout(Message):
     cwd: "Line" = ""  # where ranks started, below the top of what was sent
     commit: "Line" = ""  # of the folder's Git work tree; files may have been changed since
     version: "Line" = ""  # of ipexctl
+    asked: "Line" = ""  # the name that was asked for, where another run had it
     any_of: int = 0  # while it is queued: it takes so many of the hosts; 0: all
 
     @classmethod

@@ -138,6 +138,7 @@ class _Run:
     limits: PruneLimits = field(default_factory=lambda: read_limits(load_settings()))
     findings: Sequence[tuple[str, str, str]] = ()  # findings of the preflight
     git: Callable[[], GitState | None] = lambda: None  # the state of the project
+    asked_name: str = ""  # of --name, if another run has it
 
     def execute_run(
         self, choice: Choice, connecting: Callable[[], dict[Host, PlannedHost]]
@@ -247,7 +248,7 @@ class _Run:
         if taken:
             whose = f"active run {taken.id} of {describe_owner(taken)}"
             self.painter.note(f"this run is called {name}: {self.options.name} is {whose}")
-            self.options = replace(self.options, name=name)
+            self.asked_name, self.options = self.options.name, replace(self.options, name=name)
             if self.painter.notifier:
                 self.painter.notifier.name = name
 
@@ -400,6 +401,7 @@ class _Run:
         folder = self.script.project.folder
         return RunAbout(
             name=self.options.name,
+            asked=self.asked_name,
             hosts=tuple(plan.candidates) or tuple(host.host for host in plan.hosts),
             ranks=plan.world_size,
             command=quoting.quote(plan.argv),

@@ -66,9 +66,8 @@ def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], boo
     return agreed
 
 
-def stop_agreed(describe: Callable[[T], str], again: str, *, yes: bool) -> Callable[[T], bool]:
-    """Return a function that says what would be stopped, and asks; with `yes` neither. `again`: the
-    command that does not ask."""
+def stop_agreed(describe: Callable[[T], str], command: Callable[[T], str]) -> Callable[[T], bool]:
+    """Return a function that says what would be stopped, and asks. `command`: it does not ask."""
 
     def agreed(run: T) -> bool:
         what = printable_text(describe(run))
@@ -76,11 +75,11 @@ def stop_agreed(describe: Callable[[T], str], again: str, *, yes: bool) -> Calla
             what,
             why="stop asks about runs that are not yours or not of this project, and stdin is not "
             "a terminal",
-            hint=again,
+            hint=command(run),
             slug="no-terminal",
         )
         question = f"{what}\nStop it? [y/N] "
-        return yes or confirm(question, sys.stdin, refusal, interrupted="nothing was stopped")
+        return confirm(question, sys.stdin, refusal, interrupted="nothing was stopped")
 
     return agreed
 

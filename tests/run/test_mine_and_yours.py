@@ -122,7 +122,7 @@ def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people
             assert (asked.returncode, asked.slug) == (2, "no-terminal")
             assert asked.errors[0].what.startswith(whose)
             assert asked.errors[0].what.endswith(f", in {people.ann.code}")
-            assert asked.errors[0].hint == f"ipexctl stop {name} --yes"
+            assert asked.errors[0].hint == f"ipexctl stop {run} --yes"
     words = [f"{name}={value}" for name, value in people.bob.env.items()]
     shell = f"cd {people.bob.code} && exec {' '.join(people.here.argv('stop', 'bert', '-t0'))}"
     for answer, said, code in (
@@ -138,8 +138,12 @@ def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people
     kept = people.bob.call("rm", "bert")
     assert (kept.returncode, kept.slug) == (2, "no-terminal")
     assert whose in kept.stderr and str(people.ann.code) in kept.stderr
-    gone = people.bob.call("rm", "bert", "-y")
-    assert gone.returncode == 0 and run not in people.ann.rows()
+    kept = people.bob.call("rm", "bert", "-y")
+    assert (kept.returncode, kept.slug) == (2, "run-of-another"), kept.stderr
+    assert kept.errors[0].what.startswith(whose) and kept.errors[0].hint.startswith(f"# {run}")
+    gone = people.bob.call("rm", run, "-y")
+    assert gone.returncode == 0 and whose in gone.stderr
+    assert run not in people.ann.rows()
 
 
 def test_a_command_that_shows_another_persons_run_says_once_whose_it_is(people: People) -> None:
@@ -160,7 +164,7 @@ def test_a_command_that_shows_another_persons_run_says_once_whose_it_is(people: 
     assert (kept.returncode, kept.slug) == (2, "run-active")
     assert f"ipexctl wait {active}   # or ask ann@{platform.node()}" in kept.stderr
     assert f"ipexctl stop {active}" in people.ann_elsewhere.call("rm", "bert", "-y").stderr
-    stopped = people.bob.call("stop", "bert", "-y", "-t", "0")
+    stopped = people.bob.call("stop", active, "-y", "-t", "0")
     assert stopped.stdout == f"{active} of ann@{platform.node()} is stopped\n"
 
 
@@ -297,6 +301,23 @@ def test_the_second_active_run_of_a_name_gets_another_and_a_name_means_ones_own(
     names = {name: rows[name]["name"] for name in (mine, theirs, second.stdout.strip(), third)}
     assert list(names.values()) == ["bert", "bert", "bert-2", "bert-3"]
     assert people.ann.call("stop", "bert", "-t", "0").stdout == f"{theirs} is stopped\n"
+
+
+def test_a_name_that_was_asked_for_means_ones_own_run_and_never_anothers_after_yes(
+    people: People,
+) -> None:
+    theirs = people.ann.begin("--name", "job", *LONG)
+    mine = people.bob.run("--name", "job", *SHORT)
+    assert people.bob.rows()[mine]["name"] == "job-2"
+    waited = people.bob.call("wait", "job")
+    assert waited.returncode == 0 and mine in waited.stdout, waited.stdout
+    assert f"{mine} (job-2) was to be called job" in waited.stderr
+    assert people.bob.call("rm", "job", "-y").returncode == 0
+    assert mine not in people.bob.rows()
+    for words in (("stop", "job", "-y"), ("stop", "jbo", "-y"), ("rm", "job", "-y")):
+        refused = people.bob.call(*words)
+        assert refused.returncode == 2 and "of ann@" in refused.stderr, refused.stderr
+    assert people.ann.rows()[theirs]["state"] == "running"
 
 
 def test_a_run_belongs_to_the_folder_of_its_files_and_to_that_where_it_was_typed(

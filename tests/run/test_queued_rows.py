@@ -167,14 +167,16 @@ def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
 
 
 def test_what_a_queued_run_waits_for_has_the_names_of_runs_in_all_commands() -> None:
-    ids = [f"20261129-120000-{number:06d}" for number in range(3)]
-    waits = f"place 3 in the queue; before it: {ids[1]} of {ANN}, {ids[2]} of bob"
-    named = "place 3 in the queue; before it: lr-0.1, " + f"{ids[2]} of bob"
+    ids = [f"20261129-120000-{number:06d}" for number in range(4)]
+    before = f"{ids[1]} of {ANN}, {ids[2]} of bob, {ids[3]} of carl@pc"
+    waits = f"place 4 in the queue; before it: {before}"
+    named = f"place 4 in the queue; before it: lr-0.1, {ids[2]} of bob, big of carl@pc"
     rows = [
         run_row(run, waited=True, queued=True, keeper=keeper, journal=JournalSummary(about=about))
         for run, keeper, about in (
             (ids[0], KeeperAnswer(leads=True, waits=waits), RunAbout(name="lr-0.4", by=ANN)),
             (ids[1], KeeperAnswer(), RunAbout(name="lr-0.1", by=ANN)),
+            (ids[3], KeeperAnswer(), RunAbout(name="big", by="carl@pc")),
         )
     ]
     runs = merge_runs(read_on_host("node01", row) for row in rows)

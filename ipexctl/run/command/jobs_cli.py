@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,12 +27,28 @@ from ipexctl.cli.options import (
 )
 from ipexctl.local.run_options import RunOptions
 
+if TYPE_CHECKING:
+    from ipexctl.run.outcome.listed_runs import ListedRun
+
 _RUN = "Run name, run ID or its first characters; @last: your newest run here."
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]
 Ranks = Annotated[
     str, output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7.")
 ]
 NewestRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN)]
+
+
+def _answer_yes(text: str) -> Callable[[ListedRun], bool]:
+    """Return what --yes answers about the run that `text` names. Raises InputError."""
+
+    def agreed(run: ListedRun) -> bool:
+        from ipexctl.run.jobs.ps import read_caller
+        from ipexctl.run.outcome.run_choice import require_id
+
+        require_id(run, text, read_caller())
+        return True
+
+    return agreed
 
 
 @command("Runs", 10, habits="status runs jobs top list ls squeue describe inspect")
@@ -327,7 +344,8 @@ def stop(
     from ipexctl.run.outcome.run_choice import describe_foreign
     from ipexctl.terminal.confirm import stop_agreed
 
-    agreed = stop_agreed(describe_foreign, f"ipexctl stop {run} --yes", yes=yes)
+    ask = stop_agreed(describe_foreign, lambda found: f"ipexctl stop {found.id} --yes")
+    agreed = _answer_yes(run) if yes else ask
     stopped = verb(target, run, seconds, root, agreed)
     end_command(stopped, asked_run_document, show_stopped, json=json)
 
@@ -374,7 +392,7 @@ def rm(
     from ipexctl.run.jobs.ps import remove_run
     from ipexctl.terminal.confirm import removal_agreed
 
-    agreed = removal_agreed(show_removal, yes=yes)
+    agreed = _answer_yes(run) if yes else removal_agreed(show_removal, yes=False)
     report = remove_run(target, run, None if check else agreed, root)
     end_command(report, removed_document, show_removed, json=json)
 

@@ -98,6 +98,7 @@ def show_missing(read: AskedRun, *, printed: bool) -> None:
     """Show the hosts that could not be asked, and say so if there was nothing to print."""
     console = stderr_console()
     if not printed:
-        said = f"no such output: {read.run.name_or_id} is {read.run.phase.value}"
+        none = "no such output" if read.run.over else "no such output yet"
+        said = f"{none}: {read.run.name_or_id} is {read.run.phase.value}"
         print_lines(console, [Text(said)])
     print_lines(console, not_shown(read.recaps, read.answered))

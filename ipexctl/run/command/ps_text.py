@@ -237,6 +237,8 @@ def show_removed(removal: Gone) -> None:
     if removal.declined:
         print(DECLINED)
     elif removal.removed:
+        if not read_caller().owns(removal.run):
+            print_text(stderr_console(), describe_foreign(removal.run))
         print_lines(stdout_console(), host_lines(removal.recaps))
     else:
         print_text(stdout_console(), "would be removed:")

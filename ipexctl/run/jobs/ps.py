@@ -31,7 +31,7 @@ from ipexctl.run.jobs.run_filter import read_filter
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.host_reports import RunOnHost, read_on_host
 from ipexctl.run.outcome.listed_runs import ListedRun
-from ipexctl.run.outcome.run_choice import Caller, choose_run, describe_foreign
+from ipexctl.run.outcome.run_choice import Caller, choose_run, describe_foreign, describe_run
 from ipexctl.run.outcome.run_state import Phase, RunState
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.watch import run_format
@@ -107,6 +107,8 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
             return find_run(fleet, text, sizes=sizes)  # an older one with this name may be theirs
         if note := run_format.describe_version(run):
             fleet.target.note(note)
+        if text == run.about.asked:
+            fleet.target.note(f"{describe_run(run)} was to be called {text}")
         if not newest and (without := run.removed_from(host.name for host in fleet.alive)):
             fleet.target.note(f"{run.id} was pruned or removed on {fold(without)}, with its output")
         return run

@@ -196,8 +196,10 @@ class ListedRun:
         return f"{self.name_or_id} is queued" + f": {self.state.waits}" * bool(self.state.waits)
 
     def naming(self, runs: Sequence[ListedRun]) -> ListedRun:
-        """Return it with the names of these runs where it says for which runs it waits."""
-        return replace(self, state=replace(self.state, waits=with_names(self.state.waits, runs)))
+        """Return it with the names of these runs where it says for which runs it waits, and with
+        who started those of others."""
+        waits = with_names(self.state.waits, runs, _owner_of(self))
+        return replace(self, state=replace(self.state, waits=waits))
 
     @property
     def ends(self) -> dict[int, RankEnd]:
@@ -295,10 +297,17 @@ def names_by_owner(runs: Sequence[ListedRun]) -> dict[tuple[str, str], str]:
 _OWNED = re.compile(rf"(?P<run>{RUN_ID.pattern}) of (?P<owner>[^ ,;]+)")
 
 
-def with_names(text: str, runs: Sequence[ListedRun]) -> str:
-    """Replace the IDs and owners of listed runs by their names."""
+def with_names(text: str, runs: Sequence[ListedRun], reader: str | None = None) -> str:
+    """Replace the IDs of listed runs by their names; owners stay if they are not the reader."""
     names = names_by_owner(runs)
-    return _OWNED.sub(lambda match: names.get((match["run"], match["owner"]), match[0]), text)
+
+    def spell(match: re.Match[str]) -> str:
+        name, owner = names.get((match["run"], match["owner"])), match["owner"]
+        return (
+            match[0] if not name else f"{name} of {owner}" if reader not in (None, owner) else name
+        )
+
+    return _OWNED.sub(spell, text)
 
 
 def _owner_of(run: ListedRun) -> str:

@@ -61,6 +61,19 @@ def describe_foreign(run: ListedRun) -> str:
     return f"{describe_run(run)} is a run of {describe_owner(run)}"
 
 
+def require_id(run: ListedRun, text: str, caller: Caller) -> None:
+    """Raise InputError if a run of another person is named by its name, which can come to mean it
+    when a run of the caller has gone: --yes answers for one that is named by its ID."""
+    if caller.has_started(run) or not run.about.by or run.id.startswith(text):
+        return
+    raise InputError(
+        describe_foreign(run),
+        why="with --yes another person's run is named by its ID",
+        hint=f"# {run.id}, if that is meant",
+        slug="run-of-another",
+    )
+
+
 def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRun:
     """Find a run by the beginning of its id, its name, or `@last`; with -r02 behind it, that
     attempt. `runs`: the newest first.
@@ -84,6 +97,7 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
     if len({run.first_id for run in by_id}) == 1:
         by_id = by_id[:1]  # the last attempt
     active = [run for run in named if not run.over]
+    active = [run for run in active if run.about.name == text] or active
     several = active if len(active) > 1 else [] if named else by_id
     if len(several) > 1:
         problem = "active runs have this name" if named else "runs match"
@@ -101,8 +115,11 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
             hint="ipexctl ps -a --every-project",
             slug="unknown-run",
         )
-    nearest = nearest_word(text, [run.about.name for run in runs if run.about.name])
-    suggestion = f" (did you mean {nearest!r}?)" if nearest else ""
+    own = [run.about.name for run in runs if run.about.name and caller.has_started(run)]
+    others = {run.about.name: run.about.by for run in runs if run.about.name not in ("", *own)}
+    nearest = nearest_word(text, own) or nearest_word(text, [*others])
+    whose = f" of {others[nearest]}" if others.get(nearest) else ""
+    suggestion = f" (did you mean {nearest!r}{whose}?)" if nearest else ""
     raise InputError(
         f"there is no run {text!r} on these hosts{suggestion}",
         hint="ipexctl ps -a",
@@ -133,10 +150,12 @@ def _find_newest(runs: Sequence[ListedRun], caller: Caller) -> ListedRun:
 
 
 def _list_named(runs: Sequence[ListedRun], name: str, caller: Caller) -> list[ListedRun]:
-    """Return the runs with this name that are nearest to the caller."""
-    named = [run for run in runs if name and run.about.name == name]
+    """Return the runs with this name that are nearest to the caller. It means also a run of the
+    caller that was to have it."""
+    named = [run for run in runs if name and name in (run.about.name, run.about.asked)]
     own = [run for run in named if caller.has_started(run)]
-    return [run for run in own if caller.owns(run)] or own or named
+    anybodys = [run for run in named if run.about.name == name]
+    return [run for run in own if caller.owns(run)] or own or anybodys
 
 
 def _find_attempt(runs: Sequence[ListedRun], last: ListedRun, number: int) -> ListedRun:
