@@ -302,10 +302,11 @@ def with_names(text: str, runs: Sequence[ListedRun], reader: str | None = None) 
     names = names_by_owner(runs)
 
     def spell(match: re.Match[str]) -> str:
-        name, owner = names.get((match["run"], match["owner"])), match["owner"]
-        return (
-            match[0] if not name else f"{name} of {owner}" if reader not in (None, owner) else name
-        )
+        owner = match["owner"]
+        name = names.get((match["run"], owner))
+        if name is None:
+            return match[0]
+        return name if reader in (None, owner) else f"{name} of {owner}"
 
     return _OWNED.sub(spell, text)
 
