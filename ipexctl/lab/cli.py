@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -172,7 +173,10 @@ def lab_down(
 
     names = practice_cluster.list_lab_names() if everything else [name]
     for lab_name in names:
-        Lab.open(lab_name, verb="down").down()
+        lab = Lab.open(lab_name, verb="down")
+        if sys.stderr.isatty():
+            print(f"ending lab '{lab_name}', and deleting its hosts' files", file=sys.stderr)
+        lab.down()
         print(f"lab '{lab_name}' is down")
 
 

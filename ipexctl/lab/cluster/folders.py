@@ -30,6 +30,9 @@ def labs_in(root: Path) -> list[str]:
     return [path.name for path in paths if is_name(path.name) and is_lab(path)]
 
 
+STATE = "state.json"
+
+
 def is_lab(folder: Path) -> bool:
     return not folder.is_symlink() and (folder / MARK).is_file()
 
@@ -38,6 +41,8 @@ def clear_lab_folder(folder: Path) -> None:
     """Remove what a dead lab left: only files, the kernel has removed everything else."""
     if not is_lab(folder):
         return
+    with suppress(OSError):
+        os.unlink(folder / STATE)  # first: by it others see a lab that is up
     for entry in [*os.scandir(folder)]:
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)

@@ -100,7 +100,14 @@ class Lab:
         """Return the running lab of that name. `verb` and `words`: the command, for the hint that
         names another lab."""
         folder = folders.lab_folder(name, root)
-        if not is_up(folder) or not (folder / "state.json").exists():
+        has_state = (folder / folders.STATE).exists()
+        if not has_state and is_up(folder):
+            raise InputError(
+                f"lab '{name}' is starting, or ending: deleting its hosts' files takes time",
+                hint="# the same command in a moment",
+                slug="lab-not-ready",
+            )
+        if not has_state or not is_up(folder):
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = lab_command("up", name)
             if others := [other for other in list_lab_names(root) if other != name]:
@@ -108,7 +115,7 @@ class Lab:
                 meant = others[0] if len(others) == 1 else guess or "NAME"
                 hint = f"{lab_command(verb, meant, *words)}   # up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint, slug="lab-not-up")
-        state = json.loads((folder / "state.json").read_text())
+        state = json.loads((folder / folders.STATE).read_text())
         return cls(
             name=name,
             folder=folder,
@@ -145,7 +152,7 @@ class Lab:
 
     @property
     def hosts(self) -> Mapping[str, LabHost]:
-        state = json.loads((self.folder / "state.json").read_text())
+        state = json.loads((self.folder / folders.STATE).read_text())
         return {name: self._host(name, *rest) for name, rest in state["hosts"].items()}
 
     def _host(self, name: str, address: str, home: str, own_disk: bool) -> LabHost:

@@ -73,7 +73,7 @@ class Watchdog:
 
     def save(self) -> None:
         text = json.dumps(boots.state_document(self.plan, self.switch, self.left_out), indent=1)
-        write_atomic(self.folder / "state.json", text, mode=None)
+        write_atomic(self.folder / folders.STATE, text, mode=None)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Handle one request of the client; errors are returned as what / why / hint."""

@@ -420,7 +420,8 @@ class Keeper:
         pythons = {rank.argv[0] for rank in self.order.ranks}
         if not all(map(os.path.exists, pythons)):
             return ENV_REMOVED
-        return "" if os.path.isdir(self.order.cwd) else "the project's copy was removed"
+        has_project = os.path.isdir(self.order.cwd)
+        return "" if has_project else "the project's copy was removed: stop it, and run it again"
 
     def others_know(self, now: float) -> bool:
         """Return whether all hosts have ended, or had enough time: not all may be reached."""
