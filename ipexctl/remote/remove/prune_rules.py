@@ -41,7 +41,7 @@ MB = 1000 * 1000
 PROGRAMS = ("bootstrap", "hosts")
 UNNAMED = 7 * 86400  # seconds that a blob is kept that no project and no environment names
 GONE = ".removed-"  # prefix of the name of a run's folder while it is removed
-LOCKED = 2.0  # seconds to wait for processes that test the lock to see whether the run is active
+ENDING = 20.0  # seconds: keepers of an ended run stay until all its hosts know of the end
 
 
 def op_prune(call: "Call", root: str, limits: "Limits", check: bool) -> HostPruned:
@@ -68,7 +68,7 @@ def op_remove_run(call: "Call", root: str, run_id: str) -> RunRemoved:
     run = run_folders.checked_id(run_id)
     root = root_folder.check_existing_root(root)
     folder, removed = (os.path.join(root, "runs", name) for name in (run, GONE + run))
-    lock, end = None, time.monotonic() + LOCKED
+    lock, end = None, time.monotonic() + ENDING
     while lock is None:
         if not os.path.isdir(folder) or os.path.islink(folder):
             return RunRemoved(False)
