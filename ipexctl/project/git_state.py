@@ -6,10 +6,11 @@ Only what is sent to the hosts is recorded: names and differences of other files
 from __future__ import annotations
 
 import re
+import resource
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ GitState = dict[str, Any]
 MOST_BYTES = 64_000  # of the difference
 MOST_CHANGED = 200  # files
 LONGEST_WAIT = 0.3  # seconds that the start of a run waits for git, after all else is done
+LONGEST = 60.0  # seconds that git may take in all, asked or not
+MOST_MEMORY = 2 << 30  # bytes of each git; the packs that it maps do not count
 _STATUS = ("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty", "--", ".")
 _DIFF = (
     "-c", "core.quotePath=false", "-c", "diff.autoRefreshIndex=false",
@@ -34,15 +37,13 @@ _DIFF = (
 _WORDS = {"M": "changed", "A": "added", "D": "deleted", "?": "not in git", "U": "in conflict"}
 
 
-def start_git_reader(
-    files: Snapshot | InPlace, options: RunOptions
-) -> Callable[[], GitState | None]:
-    """Start to read the state. Return a function that gives what is known when the run starts."""
+def start_git_reader(files: Snapshot | InPlace, options: RunOptions) -> GitReader | None:
+    """Start to read the state, if the run records it. The caller has to end the reader."""
     if not isinstance(files, Snapshot) or options.trial:
-        return lambda: None
+        return None
     secrets = secret_values(environment()).union(options.secret_env.values())
     sent = [file.path for file in files.bundle.tree.files]
-    return GitReader(files.project.folder, sent, SecretMask(secrets)).state
+    return GitReader(files.project.folder, sent, SecretMask(secrets))
 
 
 class GitReader:
@@ -62,17 +63,37 @@ class GitReader:
         """Return {commit, branch, changed: [[how, path], ...], diff}; None without a commit."""
         if self._known is None:
             self._thread.join(LONGEST_WAIT)
-            with self._ends:
-                self._known = dict(self._state)
-                if self._git:
-                    self._git.kill()  # a pipe in place of a file can stop it for ever
+            self._end_git()
         return self._known or None
 
+    def end(self) -> None:
+        """End git, and wait until the thread has removed its folder. Call it again at will."""
+        self._end_git()
+        self._thread.join(LONGEST_WAIT)
+
+    def _end_git(self) -> None:
+        """Keep what is known so far. A pipe in place of a file can stop git for ever."""
+        with self._ends:
+            if self._known is None:
+                self._known = dict(self._state)
+            if self._git:
+                self._git.kill()
+
     def _read(self) -> None:
+        limit = threading.Timer(LONGEST, self._end_git)
+        limit.daemon = True
+        limit.start()
+        try:
+            self._read_repository()
+        finally:
+            limit.cancel()
+
+    def _read_repository(self) -> None:
         root, git = own_git_root(self._folder), git_without_settings.find_git()
         if not root or not git:
             return
-        with suppress(OSError, ValueError), tempfile.TemporaryDirectory(
+        failures = OSError, ValueError, subprocess.TimeoutExpired
+        with suppress(*failures), tempfile.TemporaryDirectory(
             prefix="ipexctl-git-", ignore_cleanup_errors=True
         ) as made:  # fmt: skip
             self._environ = git_without_settings.lay_out(git, root, Path(made))
@@ -109,6 +130,7 @@ class GitReader:
                 words, cwd=self._folder, env=self._environ,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             )  # fmt: skip
+            _limit_memory(self._git.pid)
         with self._git as process:
             assert process.stdout
             text = process.stdout.read(MOST_BYTES).decode("utf-8", "replace")
@@ -117,3 +139,10 @@ class GitReader:
             if self._known is not None:
                 raise TimeoutError  # it was killed
         return text
+
+
+def _limit_memory(pid: int) -> None:
+    """Limit the memory of a process that has just been started. macOS has no such call."""
+    if hasattr(resource, "prlimit"):
+        with suppress(OSError, ValueError):  # it has ended, or has a lower limit
+            resource.prlimit(pid, resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))

@@ -28,6 +28,7 @@ _VALUES = (
     "core.autocrlf", "core.eol", "core.filemode", "core.ignorecase", "core.symlinks",
     "extensions.objectformat", "extensions.refstorage",
 )  # fmt: skip
+LONGEST_CONFIG = 10.0  # seconds to read the values
 _USERS = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 
 
@@ -40,7 +41,7 @@ def find_git() -> str | None:
 def lay_out(git: str, root: Path, made: Path) -> Mapping[str, str]:
     """Make such a folder for the work tree `root`, in a new folder. Return git's environment.
 
-    Raises OSError if the repository cannot be read.
+    Raises OSError or TimeoutExpired if the repository cannot be read.
     """
     own = _follow(root / ".git", "gitdir: ")
     common = _follow(own / "commondir", "") if (own / "commondir").exists() else own
@@ -54,6 +55,7 @@ def lay_out(git: str, root: Path, made: Path) -> Mapping[str, str]:
     environ = {name: value for name, value in environment().items() if name[:4] != "GIT_"}
     environ |= {name: environment()[name] for name in _USERS if name in environment()}
     environ |= {"LC_ALL": "C", "GIT_DIR": str(made), "GIT_WORK_TREE": str(root)}
+    environ |= {"PYTHONSAFEPATH": "1"}  # a filter `python3 -m NAME` starts in the work tree
     values = dict(_read_values(git, common / "config", environ))
     (made / "config").write_text(_config_text(values))
     return environ
@@ -72,7 +74,7 @@ def _read_values(git: str, config: Path, environ: Mapping[str, str]) -> Iterator
     names = "|".join(_VALUES).replace(".", r"\.")
     done = subprocess.run(
         (git, "config", "--file", "-", "--no-includes", "--null", "--get-regexp", f"^({names})$"),
-        env=environ, input=bounded_read.read_file(config), check=False,
+        env=environ, input=bounded_read.read_file(config), check=False, timeout=LONGEST_CONFIG,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     for entry in done.stdout.decode("utf-8", "replace").split("\0")[:-1]:

@@ -65,7 +65,7 @@ NOTED_SYNC = 1.0  # seconds after which a note says what was sent
 if TYPE_CHECKING:
     from ipexctl.blobs.tls_keys import Keys
     from ipexctl.machines.agent import Agent
-    from ipexctl.project.git_state import GitState
+    from ipexctl.project.git_state import GitReader, GitState
     from ipexctl.run.checkpoints import resume_run
     from ipexctl.run.outcome.run_inputs import Inputs
     from ipexctl.run.watch.session import Session
@@ -108,6 +108,8 @@ def start_and_follow_run(
         try:
             return run.execute_run(choice, connecting)
         finally:
+            if run.git:
+                run.git.end()
             painter.close()
 
 
@@ -137,7 +139,7 @@ class _Run:
     spares: Sequence[Host]
     limits: PruneLimits = field(default_factory=lambda: read_limits(load_settings()))
     findings: Sequence[tuple[str, str, str]] = ()  # findings of the preflight
-    git: Callable[[], GitState | None] = lambda: None  # the state of the project
+    git: GitReader | None = None  # reads the state of the project
     asked_name: str = ""  # of --name, if another run has it
 
     def execute_run(
@@ -384,8 +386,11 @@ class _Run:
         sent = self.files.bundle.tree if isinstance(self.files, send_project.Snapshot) else None
         data = {dataset.name: dataset.version for dataset in self.held.get(plan.hosts[0].host, ())}
         return run_inputs.collect_run_inputs(
-            plan.hosts, nodes.values(), sent, data, self.findings, self.git()
+            plan.hosts, nodes.values(), sent, data, self.findings, self._git_state()
         )
+
+    def _git_state(self) -> GitState | None:
+        return self.git.state() if self.git else None
 
     def _reconnect_host(self, name: str) -> Agent:
         return self.fleet.reconnect(next(host for host in self.fleet.agents if host.name == name))
@@ -409,7 +414,7 @@ class _Run:
             folder=str(folder),
             typed_in=str(Path.cwd()),
             cwd=self.script.project.cwd,
-            commit=(self.git() or {}).get("commit", ""),
+            commit=(self._git_state() or {}).get("commit", ""),
             version=__version__,
         )
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
+import signal
 import struct
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -347,6 +351,71 @@ def test_a_git_that_waits_for_ever_is_ended(project: Path, monkeypatch: pytest.M
     assert state and state["commit"] == git(project, "rev-parse", "HEAD")
     reader._thread.join(60)
     assert not reader._thread.is_alive()  # which waits for its git
+
+
+def _hang(project: Path) -> None:
+    """Have git wait for ever for the name of its branch."""
+    os.mkfifo(project.parent / ".git/packed-refs")
+    (project.parent / ".git/refs/heads/fast").unlink()
+
+
+def _wait_for_git(reader: GitReader) -> subprocess.Popen[bytes]:
+    end = time.monotonic() + 30
+    while not reader._git and time.monotonic() < end:
+        time.sleep(0.01)
+    assert reader._git
+    return reader._git
+
+
+def test_a_git_whose_state_nobody_asks_for_is_ended_with_its_reader(project: Path) -> None:
+    _hang(project)
+    reader = GitReader(project, ["train.py"], SecretMask())
+    started = _wait_for_git(reader)
+    assert started.poll() is None
+    reader.end()
+    assert not reader._thread.is_alive() and started.returncode == -signal.SIGKILL
+    assert reader.state() is None
+    reader.end()
+
+
+def test_git_has_a_time_limit_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _hang(project)
+    monkeypatch.setattr(git_state, "LONGEST", 0.5)
+    reader = GitReader(project, ["train.py"], SecretMask())
+    reader._thread.join(60)
+    assert not reader._thread.is_alive() and reader.state() is None
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
+def test_git_takes_no_more_memory_than_its_limit(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "\n" * 4_000_000
+    (project / "train.py").write_text(lines)
+    git(project, "commit", "-q", "-a", "-m", "lines")
+    (project / "train.py").write_text(f"x{lines}x")
+    for limit, word in ((git_state.MOST_MEMORY, "+x\n"), (100 << 20, "")):
+        monkeypatch.setattr(git_state, "MOST_MEMORY", limit)
+        state = GitReader(project, ["train.py"], SecretMask()).state()
+        assert state and state["changed"] == [["changed", "train.py"]]
+        assert word in state["diff"] and bool(word) == bool(state["diff"])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH is of Python 3.11")
+def test_a_filter_of_the_user_runs_no_module_of_the_project(project: Path) -> None:
+    top, ran = project.parent, project.parent.parent / "ran"
+    (top / "strips.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    (project / ".gitattributes").write_text("train.py filter=mine\n")
+    (project / "train.py").write_text("lr = 2\n")
+    own = top.parent / "settings of the user"
+    own.write_text(f'[filter "mine"]\nclean = "{sys.executable} -m strips"\n')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_GLOBAL", str(own))
+        patch.delenv("PYTHONSAFEPATH", raising=False)
+        assert GitReader(project, ["train.py"], SecretMask()).state()
+        assert not ran.exists()
+        git(project, "diff", "HEAD")  # so such a filter would find it
+        assert ran.exists()
 
 
 def test_without_a_commit_nothing_is_recorded(tmp_path: Path) -> None:
