@@ -7,19 +7,25 @@ if MYPY:
     from typing import AnyStr
 
 
-def read_text(path: str, until: bytes = b"") -> str:
-    """Return the text of a file, "" on failure; stop early once `until` was read."""
+PART = 65536  # bytes that are read at once
+
+
+def read_text(path: str, until: bytes = b"", limit: int = 0) -> str:
+    """Return the text of a file, "" on failure; stop early once `until` was read, or at `limit`
+    bytes. 0: no limit."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a rank can put a pipe in its place
     except OSError:
         return ""
     try:
-        data = b""
+        parts, size, end = [], 0, b""
         while True:
-            part = os.read(fd, 65536)
-            data += part
-            if not part or (until and until in data):
-                return data.decode("utf-8", "replace")
+            part = os.read(fd, min(PART, limit - size) if limit else PART)
+            parts.append(part)
+            size += len(part)
+            end = (end[-len(until) :] if until else b"") + part  # it may begin in an earlier part
+            if not part or (until and until in end) or size == limit:
+                return b"".join(parts).decode("utf-8", "replace")
     except OSError:
         return ""
     finally:

@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.project import git_state
 from ipexctl.project.git_state import MOST_BYTES, GitReader
+from tests.cli import ipexctl
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 WHO = ("-c", "user.name=ann", "-c", "user.email=ann@desk", "-c", "commit.gpgsign=false")
@@ -376,6 +378,25 @@ def test_a_git_whose_state_nobody_asks_for_is_ended_with_its_reader(project: Pat
     assert not reader._thread.is_alive() and started.returncode == -signal.SIGKILL
     assert reader.state() is None
     reader.end()
+
+
+def test_a_run_that_does_not_start_leaves_no_git(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _hang(project)
+    readers: list[GitReader] = []
+
+    class Noted(GitReader):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words)
+            readers.append(self)
+            _wait_for_git(self)
+
+    monkeypatch.setattr(git_state, "GitReader", Noted)
+    ended = ipexctl("run", "-H", "nowhere.invalid", "train.py", cwd=project)
+    assert ended.returncode and "nowhere.invalid" in ended.stderr
+    (reader,) = readers
+    assert reader._git and reader._git.returncode == -signal.SIGKILL
 
 
 def test_git_has_a_time_limit_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ import pwd
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common import tolerant_reads
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.rank import rank_wrapper, socket_table
@@ -400,3 +403,23 @@ def test_a_socket_name_with_line_ends_stops_no_look_at_runs_and_at_the_queue(
     assert any(row["own"] for row in rows)
     assert not [row for row in rows if row["run"] == "forged"]
     assert place.before == []
+
+
+def test_of_long_words_of_a_process_only_the_first_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    def read(fd: int, size: int) -> bytes:
+        data = os_read(fd, size)
+        sizes.append(len(data))
+        return data
+
+    words = [sys.executable, "-c", "input()", *["x" * 100_000] * 10]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        os_read = os.read
+        monkeypatch.setattr(os, "read", read)
+        assert not read_other_runs.is_wrapper(process.pid)
+        assert tolerant_reads.read_text(f"/proc/{process.pid}/cmdline").count("x" * 100_000) == 10
+        monkeypatch.undo()
+    assert sizes[0] == 4096 and sum(sizes[1:]) > 1_000_000

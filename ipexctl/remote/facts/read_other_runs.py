@@ -120,7 +120,8 @@ def measure_run_usage(pid: int, processes: "dict[int, tuple[str, int]]") -> "dic
 
 
 def is_wrapper(pid: int) -> bool:
-    words = read_text("/proc/%d/cmdline" % pid).split("\0")[:6]
+    """Return whether a process starts a rank. Other accounts can have words of megabytes."""
+    words = read_text("/proc/%d/cmdline" % pid, limit=4096).split("\0")[:6]
     launches = "launch" in words  # it waits for a program on another host
     return not launches and any(word.endswith(("/rank.pyc", "/rank.py")) for word in words)
 
