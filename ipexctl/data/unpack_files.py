@@ -124,7 +124,7 @@ def _member_path(name: str, mode: int, size: int) -> str:
     if not is_plain(path) and not (path in (".", "") and name and stat.S_ISDIR(mode)):
         raise ValueError("it may not be outside the folder, in .git, or have such a name")
     if size < 0 or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise ValueError("only files and folders are unpacked, no links or devices")
+        raise ValueError("only files and folders are unpacked, no links, devices or sparse files")
     return path
 
 
@@ -154,7 +154,8 @@ def _list_members(path: Path, name: str) -> Iterator[tuple[str, int, int, Callab
         with _TarStream(module.open(path, "rb")) as stream:
             archive: Any = tarfile.TarFile(fileobj=stream)
             while member := archive.next():
-                kind = stat.S_IFREG if member.isreg() else stat.S_IFDIR * member.isdir()
+                is_file = member.isreg() and not member.issparse()
+                kind = stat.S_IFREG if is_file else stat.S_IFDIR * member.isdir()
                 opener = partial(archive.extractfile, member)
                 yield member.name, kind | stat.S_IMODE(member.mode), member.size, opener
                 archive.members.clear()  # a million of them would stay in memory

@@ -31,6 +31,15 @@ Pair = tuple[str, str]  # name and password
 # with an IPv4 address at the end, which a router or this machine may translate
 _WITH_IPV4 = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")))
 _LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")  # to IPv4 addresses of the own network
+# that some version of Python counts as global: for protocols, Azure's own services, relays of 6to4,
+# documentation, segment routing
+_NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        ("192.0.0.0/24", "168.63.129.16", "192.88.99.0/24", "3fff::/20", "5f00::/16"),
+    )
+)
+_ISATAP = (0x00005EFE, 0x02005EFE)  # before an IPv4 address, in the address of a tunnel to it
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -100,9 +109,13 @@ def is_public(address: str) -> bool:
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.is_site_local or ip in _LOCAL_NAT64:
             return False
+        last = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP and not is_public(str(last)):
+            return False
         within = any(ip in network for network in _WITH_IPV4)
-        translated = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if within else None
-        ip = ip.ipv4_mapped or ip.sixtofour or translated or ip
+        ip = ip.ipv4_mapped or ip.sixtofour or (last if within else ip)
+    if any(ip in network for network in _NOT_PUBLIC):
+        return False
     return ip.is_global and not ip.is_multicast
 
 

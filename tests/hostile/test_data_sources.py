@@ -338,6 +338,12 @@ def test_a_server_behind_a_proxy_does_not_refer_to_private_addresses_without_it(
         ("::", False), ("::ffff:8.8.8.8", True), ("64:ff9b::a00:1", False),
         ("fec0::9", False), ("64:ff9b:1::808:808", False), ("::127.0.0.1", False),
         ("::ffff:0:127.0.0.1", False), ("::ffff:0:8.8.8.8", True),
+        ("192.0.0.9", False), ("192.0.0.170", False), ("192.0.1.1", True),
+        ("168.63.129.16", False), ("168.63.129.17", True), ("::ffff:168.63.129.16", False),
+        ("192.88.99.1", False), ("192.88.98.1", True), ("3fff:fff::1", False), ("5f00::1", False),
+        ("2606:4700::5efe:10.0.0.1", False), ("2606:4700::200:5efe:127.0.0.1", False),
+        ("2606:4700::200:5efe:168.63.129.16", False), ("2606:4700::200:5efe:8.8.8.8", True),
+        ("2606:4700::5efe:8.8.8.8", True), ("2606:4700::100:5efe:10.0.0.1", True),
     ],
 )  # fmt: skip
 def test_private_addresses_are_known(address: str, public: bool) -> None:

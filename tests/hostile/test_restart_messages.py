@@ -195,6 +195,38 @@ def test_what_these_messages_are_made_of_is_valid(keeper: Keeper) -> None:
     assert noted(keeper) == []
 
 
+HIGH = 1 << 62
+FAR = [
+    Vote("request_vote", {"term": HIGH, "last_log_index": 2, "last_log_term": 1}).document(),
+    Vote("request_vote", {"term": 9, "last_log_index": 2, "last_log_term": HIGH}).document(),
+    Vote("response_vote", {"term": HIGH}).document(), {**LED, "numbers": {**NUMBERS, "term": HIGH}},
+    {**LED, "numbers": {**NUMBERS, "prevLogTerm": HIGH}},
+    {**LED, "entries": [{**ENTRY, "term": HIGH}]},
+    {**LED, "entries": [{**ENTRY, "line_term": HIGH}]}, {**ORDER, "term": HIGH},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("message", FAR)
+def test_a_term_that_nobody_can_go_beyond_is_refused(
+    keeper: Keeper, message: dict[str, Any]
+) -> None:
+    assert keeper.member
+    before = keeper.member.term()
+    (note,) = hear(keeper, message)
+    assert f"a term of {HIGH}, and here it is {before}" in note
+    assert keeper.member.term() == before and keeper.member.leads()
+    goes_on(keeper)
+
+
+def test_a_term_that_is_somewhat_higher_is_not_refused(keeper: Keeper) -> None:
+    assert keeper.member
+    term = keeper.member.term() + 1_000_000
+    keeper.member.read_vote(Vote("response_vote", {"term": term}))
+    keeper.take("b", {**ORDER, "term": term})
+    keeper.turn()
+    assert noted(keeper) == [] and keeper.term == term
+
+
 class RunsProgram:
     """An object whose pickle runs a program where it is read."""
 

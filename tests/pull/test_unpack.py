@@ -11,6 +11,7 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,36 @@ def member(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, **values
 
 
 END = bytes(1024)
+
+
+def sparse(form: int) -> bytes:
+    """Return an archive with a file of 5 GiB without data, in each form that GNU tar writes."""
+    size = 5 << 30
+    if form == 0:
+        info = tarfile.TarInfo("x")
+        info.type = tarfile.GNUTYPE_SPARSE
+        header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+        header[386:410] = b"%011o\0%011o\0" % (size, 0)
+        header[483:495] = b"%011o\0" % size
+        header[148:156] = b" " * 8
+        header[148:155] = b"%06o\0" % sum(header)
+        return bytes(header) + END
+    info, data = tarfile.TarInfo("x"), b""
+    if form == 1:
+        info.pax_headers = {"GNU.sparse.size": f"{size}", "GNU.sparse.map": f"{size},0"}
+    elif form == 2:
+        info.pax_headers = {
+            "GNU.sparse.size": f"{size}", "GNU.sparse.numblocks": "1",
+            "GNU.sparse.offset": f"{size}", "GNU.sparse.numbytes": "0",
+        }  # fmt: skip
+    else:
+        info.pax_headers = {
+            "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x",
+            "GNU.sparse.realsize": f"{size}",
+        }  # fmt: skip
+        data = f"1\n{size}\n0\n".encode().ljust(512, b"\0")
+        info.size = len(data)
+    return info.tobuf(tarfile.PAX_FORMAT) + data + END
 
 
 def zipped(name: str, data: bytes = b"", mode: int = stat.S_IFREG) -> bytes:
@@ -142,6 +173,7 @@ TARS = {
     "twice": tar_with("good", b"2"),
     "below-a-file": tar_with("good/x", b"2"),
     "long": tar_with("x" * 300, b"2"),
+    **{f"sparse-{n}": partial(sparse, n) for n in range(4)},
     "negative": lambda: member("good", b"1") + member("x", size=-512) + END,
 }
 BROKEN = {
@@ -161,6 +193,7 @@ def test_a_tar_that_leaves_its_folder_or_is_damaged_is_refused(tmp_path: Path, c
     assert "set.tar" in e.value.what
     assert {"\x1b", "\x07"}.isdisjoint(str(e.value.why))
     assert tree(tmp_path).keys() == {"fetched", "fetched/set__tar"}
+    assert "sparse" not in case or e.value.why.startswith("'x': only files and folders")
 
 
 @pytest.mark.parametrize(

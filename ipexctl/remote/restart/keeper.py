@@ -278,6 +278,8 @@ class Keeper:
         elif isinstance(message, HostReported):
             self.said[name] = message.report
         elif isinstance(message, LeaderOrdered):
+            own = self.member.term() if self.member is not None else 0
+            voters.check_term(message.term, max(self.term, own))
             self.obey(message.order, message.term, message.lines)
         elif isinstance(message, PartReady):
             self.set_state("ready", message)

@@ -31,6 +31,7 @@ FALLBACK = 8.0  # seconds without answers of most members, until a leader steps 
 AT_FIRST = 0.5  # seconds until the first member stands at the start of a run; the next ones later
 NEVER = 10**9
 MOST_BYTES = 1 << 18  # of lines in one message, below the limit of a link
+FARTHEST = 1000 * 1000  # how far a term may be above one's own: nobody could go beyond the highest
 REGULAR, NO_OP = b"\0", b"\1"  # first byte of a command in PySyncObj's log
 # The kinds of messages that voters send: their fields, and whether there are entries. PySyncObj has
 # others, for what a run does not do: snapshots of its state, other members, other versions.
@@ -41,6 +42,7 @@ FIELDS = {
     "next_node_idx": {"next_node_idx", "reset", "success"},
     "apply_command": set(),
 }  # type: dict[str, set[str]]
+TERMS = ("term", "last_log_term", "prevLogTerm")  # those of the fields that are terms
 
 
 class JsonCommands:
@@ -131,6 +133,7 @@ class Member(SyncObj):  # type: ignore[misc]
         """Return the message as PySyncObj knows it."""
         if vote.numbers.keys() != FIELDS[vote.vote]:
             raise ValueError("fields of a vote: %.200s" % sorted(vote.numbers))
+        self.check_terms(vote)
         entries = [(self.command_of(entry), entry.index, entry.term) for entry in vote.entries]
         message = dict(vote.numbers, type=vote.vote)  # type: dict[str, Any]
         if vote.vote == "append_entries":
@@ -138,6 +141,14 @@ class Member(SyncObj):  # type: ignore[misc]
         elif vote.vote == "apply_command":
             ((message["command"], _, _),) = entries
         return message
+
+    def check_terms(self, vote: Vote) -> None:
+        """Raise ValueError if a term of the message is too far above the own one."""
+        terms = [vote.numbers[name] for name in TERMS if name in vote.numbers]
+        for entry in vote.entries:
+            terms += [entry.term, entry.line_term]
+        for term in terms:
+            check_term(term, self.term())
 
     def command_of(self, entry: LogEntry) -> bytes:
         """Return the call of `add` for an entry, as PySyncObj keeps it."""
@@ -177,6 +188,12 @@ class Links(Transport):  # type: ignore[misc]
 
     def destroy(self) -> None:
         pass
+
+
+def check_term(term: int, own: int) -> None:
+    """Raise ValueError if a term is too far above one's own."""
+    if term > own + FARTHEST:
+        raise ValueError("a term of %d, and here it is %d" % (term, own))
 
 
 def read_entry(command: bytes, index: int, term: int) -> LogEntry:
