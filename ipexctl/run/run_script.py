@@ -17,7 +17,7 @@ from ipexctl.base.located_errors import nearest_files
 from ipexctl.base.option import options_of
 from ipexctl.base.quoting import quote, quote_for_pasting
 from ipexctl.base.typed_command import Typed
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, is_shown
 from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.environment import environment
@@ -75,6 +75,8 @@ class Script:
 def read_script(options: RunOptions, *, fits: bool = True) -> Script:
     """Read the script that the options name: its sources, frameworks and environment."""
     script = _find_script(options)
+    project = script.project
+    _refuse_odd_name(os.fspath(project.start) if options.no_sync else project.cwd)
     script = replace(script, env=env_choice_of(script.project.start))
     if options.no_sync:
         return _add_suggested_command(script, options, fits=fits)
@@ -85,6 +87,17 @@ def read_script(options: RunOptions, *, fits: bool = True) -> Script:
     notes = _check_compression(options.compress, detected, force=options.force)
     script = replace(script, frameworks=detected, sources=sources, roots=roots, notes=notes)
     return _add_suggested_command(script, options, fits=fits)
+
+
+def _refuse_odd_name(start: str) -> None:
+    """Refuse a folder whose name the hosts would answer, and no answer may have such a name."""
+    if not all(map(is_shown, start)):
+        raise InputError(
+            f"ranks cannot start in {start!r}",
+            why="its name has a line end or another character that is not shown",
+            hint="rename the folder",
+            slug="folder-name-odd",
+        )
 
 
 def _check_compression(mode: str, detected: Frameworks | None, *, force: bool) -> tuple[str, ...]:

@@ -56,3 +56,27 @@ def test_no_command_is_offered_where_no_script_or_several_may_be_meant(
     (tmp_path / "model.py").write_text("")
     monkeypatch.chdir(tmp_path)
     assert hint_for(typed).splitlines() == ["# scripts there: model.py"]
+
+
+@pytest.mark.parametrize("no_sync", [False, True])
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[1mb", "a\u202eb"])
+def test_a_folder_whose_name_no_host_may_answer_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, no_sync: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(InputError) as e:
+        read_script(RunOptions("train.py", no_sync=no_sync))
+    assert e.value.slug == "folder-name-odd" and repr(name)[1:-1] in e.value.what
+
+
+def test_a_project_may_have_such_a_name_where_hosts_do_not_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a\nb"
+    folder.mkdir()
+    (folder / "train.py").write_text("")
+    monkeypatch.chdir(folder)
+    assert read_script(RunOptions("train.py")).project.folder == folder
