@@ -218,8 +218,8 @@ def test_ctrl_c_at_the_offer_to_install_says_that_nothing_was_done() -> None:
 
 def test_no_other_run_is_offered_for_an_id_that_no_run_has(people: People) -> None:
     run = people.bob.run("--name", "bert", *SHORT)
-    near = run[:-1] + ("0" if run[-1] != "0" else "1")
-    for text in (near, near[:-2] + "0", run[:11] + "9"):
+    near, shorter = (text[:-1] + ("0" if text[-1] != "0" else "1") for text in (run, run[:-1]))
+    for text in (near, shorter, run[:11] + "9"):
         for command in ("stop", "rm", "logs"):
             done = people.bob.call(command, text)
             assert (done.returncode, done.slug) == (2, "unknown-run")
