@@ -75,6 +75,7 @@ class IpexctlError(Exception):
         self.meant = ("", "")
         self.meant_at = ("", 0, 0)  # file, line and column of that word, if a file has it
         self.surplus: tuple[str, ...] = ()  # typed words, one after the other, to leave out
+        self.instead: tuple[str, ...] = ()  # words to type in their place
         self.folder = ""  # where the command has to be typed
         self.fewer = (0, 0)  # with too many ranks: how many fit, and on each host (0: not a limit)
         super().__init__(self.what)
@@ -86,10 +87,12 @@ class IpexctlError(Exception):
         self.meant, self.meant_at = ((wrong, right), at) if right else (("", ""), ("", 0, 0))
         return self
 
-    def with_surplus(self: E, words: Iterable[str], folder: str = "") -> E:
-        """Add typed words without which the command is accepted, in this folder if one is given.
-        The command line shows that."""
-        self.surplus, self.folder = tuple(words), folder
+    def with_surplus(
+        self: E, words: Iterable[str], folder: str = "", *, instead: Iterable[str] = ()
+    ) -> E:
+        """Add typed words without which, or with others instead, the command is accepted, in this
+        folder if one is given. The command line shows that."""
+        self.surplus, self.folder, self.instead = tuple(words), folder, tuple(instead)
         return self
 
     def with_fewer(self: E, ranks: int, per_host: int = 0) -> E:

@@ -72,6 +72,16 @@ def offered(text: str) -> list[str]:
         ("runs -a", "ps -a"),
         ("statu", "ps"),
         ("lab lst", "lab status"),
+        ("lab start -n 3", "lab up -n 3"),
+        ("queue -n 1 t.py", "run --queue -n 1 t.py"),
+        ("accelerate launch t.py", "run accelerate launch t.py"),
+        ("mpirun -n 1 python t.py", "run mpirun -n 1 python t.py"),
+        ("mpiexec -n 1 t.py", "run mpiexec -n 1 t.py"),
+        ("deepspeed t.py", "run deepspeed t.py"),
+        ("srun -n 3 python t.py", "run -n 3 t.py"),
+        ("python3 t.py --lr 1", "run t.py --lr 1"),
+        ("t.py", "run t.py"),
+        ("stpo bert", "stop bert"),
         ("env lst", "env ls"),
         ("run --timout 10m t.py", "run --timeout 10m t.py"),
         ("run --timout=10m t.py", "run --timeout=10m t.py"),
@@ -90,7 +100,7 @@ def test_the_corrected_command_is_offered_and_is_one(typed, tmp_path, line, corr
     assert why_not_pastable(f"ipexctl {corrected}") == ""
 
 
-@pytest.mark.parametrize("line", ["zzz", "run --nodes 2 t.py", "run --zzz t.py", "run"])
+@pytest.mark.parametrize("line", ["zzz", "rmall x", "prunes-all", "run --nodes 2 t.py", "run --zzz t.py", "run"])
 def test_no_command_is_offered_where_none_can_be_known(typed, line) -> None:
     done = typed(*line.split())
     assert (done.returncode, offered(done.stderr)) == (2, [])
@@ -327,7 +337,10 @@ def test_what_is_here_is_offered_in_place_of_what_is_not(typed, tmp_path, line, 
         ("run accelerate launch --multi_gpu --mixed_precision fp8 t.py",
          "run accelerate launch --mixed_precision bf16 t.py"),
         ("run mpirun --bnid-to core --zzz 3 t.py", None),
-        ("run srun -N 2 --mpi=pmi2 python t.py --lr 1", "run python t.py --lr 1"),
+        ("run srun -n 3 python t.py --lr 1", "run -n 3 t.py --lr 1"),
+        ("run srun -N 2 --mpi=pmi2 python t.py --lr 1", "run -n 2 -ppn 1 t.py --lr 1"),
+        ("run srun -w a,b --ntasks=4 -N2 t.py", "run -l a,b -n 4 -ppn 2 t.py"),
+        ("run srun -N 2 torchrun t.py", "run torchrun t.py"),
         ("run mpirun -n 2 numactl -C 0 t.py", "run mpirun -n 2 t.py"),
         ("run nohup torchrun --nproc-per-nod 2 t.py", "run torchrun --nproc-per-node 2 t.py"),
         ("run srun hostname", None),

@@ -89,6 +89,13 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
     return next(swapped, "") or next(iter(difflib.get_close_matches(lower, words, 1)), "")
 
 
+def is_one_slip(word: str, other: str) -> bool:
+    """Decide whether at most one letter is missing, surplus, wrong, or swapped with the next."""
+    start = len(posixpath.commonprefix((word, other)))
+    a, b = word[start:], other[start:]
+    return a == b or a[1:] in (b, b[1:]) or a == b[1:] or (a[1::-1], a[2:]) == (b[:2], b[2:])
+
+
 def nearest_files(name: str, known: Iterable[str]) -> list[str]:
     """Return similar file names, compared without suffixes: those would make short ones similar."""
     stems: dict[str, list[str]] = {}

@@ -161,19 +161,22 @@ class HelpGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not args or args[0] in self.commands or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
-        near = self._similar_command(ctx, args[0])
+        from ipexctl.local.corrected_command import command_that_runs, corrected_command
+
+        line = "run" in self.commands and command_that_runs(sys.argv[1:])
+        near = "run" if line else self._similar_command(ctx, args[0])
         guess = f" Did you mean '{near}'?" if near else ""
         try:
             ctx.fail(f"No such command '{args[0]}'.{guess}")
         except Exception as e:
-            from ipexctl.local.corrected_command import corrected_command
-
-            _fold_message(e, [corrected_command(sys.argv[1:], args[0], near)] if near else [])
+            line = line or (near and corrected_command(sys.argv[1:], args[0], near))
+            _fold_message(e, [line] if line else [])
             raise
 
     def _similar_command(self, ctx: Any, typed: str) -> str:
-        """Return the command that has this name, or a similar one, here or in other tools."""
-        from ipexctl.base.located_errors import nearest_word
+        """Return the command that has this name, or a similar one, here or in other tools; one that
+        deletes or ends something only for its own name in another tool, or a slip of one letter."""
+        from ipexctl.base.located_errors import is_one_slip, nearest_word
 
         names: dict[str, str] = {}
         for name in self.commands:
@@ -181,6 +184,9 @@ class HelpGroup(TyperGroup):
             declared = getattr(callback, "declaration", None)
             names.update(dict.fromkeys(declared.habits.split() if declared else (), name))
         names.update({name: name for name in self.commands})
+        for word in [word for word, name in names.items() if name in _ENDS_SOMETHING]:
+            if not is_one_slip(typed.lower(), word):
+                del names[word]
         return names.get(nearest_word(typed, names), "")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -201,6 +207,7 @@ _HABITS = {
 }  # fmt: skip
 _NO_INT = re.compile(r"is not a valid int(eger)?( range)?\.?")
 _TOO_SMALL = re.compile(r"-?\d+ is not in the range x>=(\d+)\.?")
+_ENDS_SOMETHING = frozenset({"rm", "prune", "remove", "stop", "down"})
 _NEAR = 0.75  # similarity of a typo; below that it is another word
 
 

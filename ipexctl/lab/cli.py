@@ -32,7 +32,7 @@ LabHostName = Annotated[
 ]
 
 
-@lab.command("up")
+@lab.command("up", habits="start create")
 def lab_up(
     n: Annotated[int, typer.Option("-n", metavar="N", help="Number of hosts.")] = 3,
     name: LabName = "lab",

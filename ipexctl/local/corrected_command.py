@@ -99,7 +99,7 @@ def _correct_words(
 ) -> list[str]:
     wrong, right = error.meant
     if isinstance(error, IpexctlError) and error.surplus:
-        return _leave_out(words, error.surplus)
+        return _leave_out(words, error.surplus, error.instead)
     if wrong:
         return _replace_word(words, wrong, right)
     return _add_option(words, right, has_script=has_script)
@@ -109,6 +109,23 @@ def corrected_command(words: Sequence[str], wrong: str, right: str) -> str:
     """Return the command with the right word instead of the wrong one; "" if it is not clear
     where that is."""
     return _spell(_replace_word(words, wrong, right))
+
+
+def command_that_runs(words: Sequence[str]) -> str:
+    """Return the line of a launcher, of Python, or of a script as one of `ipexctl run`; "" for
+    other words."""
+    from ipexctl.local.shipped_tables import known_launchers
+    from ipexctl.user_code.launchers.pasted_line import options_of_starter, words_before_python
+
+    if words[0] == "queue" and len(words) > 1:
+        return _spell(["run", "--queue", *words[1:]])
+    launchers = known_launchers()
+    if before := words_before_python(words, launchers):
+        return _spell(["run", *options_of_starter(words, launchers), *words[len(before) :]])
+    found = launchers.find_launcher(words)
+    if found and found[0].name == "python" and words[1:2] and words[1].endswith(".py"):
+        words = words[1:]
+    return _spell(["run", *words]) if found or words[0].endswith(".py") else ""
 
 
 def command_of_launcher(words: Sequence[str], option: str) -> tuple[str, str]:
@@ -233,11 +250,15 @@ def _replace_word(words: Sequence[str], wrong: str, right: str) -> list[str]:
     return [*words[:i], word, *words[i + 1 :]]
 
 
-def _leave_out(words: Sequence[str], surplus: Sequence[str]) -> list[str]:
+def _leave_out(
+    words: Sequence[str], surplus: Sequence[str], instead: Sequence[str] = ()
+) -> list[str]:
     """Return the words without these; [] unless they stand in exactly one place."""
     size = len(surplus)
     places = [i for i in range(len(words)) if [*words[i : i + size]] == [*surplus]]
-    return [*words[: places[0]], *words[places[0] + size :]] if len(places) == 1 else []
+    if len(places) != 1:
+        return []
+    return [*words[: places[0]], *instead, *words[places[0] + size :]]
 
 
 def _add_option(words: Sequence[str], option: str, *, has_script: bool) -> list[str]:

@@ -32,7 +32,7 @@ from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.launchers import not_scripts
-from ipexctl.user_code.launchers.pasted_line import words_before_python
+from ipexctl.user_code.launchers.pasted_line import options_of_starter, words_before_python
 from ipexctl.user_code.source import PythonSource
 
 _MOST_NAMED = 8  # scripts
@@ -144,7 +144,9 @@ def _find_script(options: RunOptions) -> Script:
                 f"{options.script} is not a Python script", why=why, hint=hint, slug="not-a-script"
             )
             words = (options.script, *options.args)
-            raise error.with_surplus(words_before_python(words, known_launchers()))
+            launchers = known_launchers()
+            instead = options_of_starter(words, launchers)
+            raise error.with_surplus(words_before_python(words, launchers), instead=instead)
     if options.module:
         project = (
             send_project.Project(cwd) if options.no_sync else send_project.project_of(cwd, cwd)

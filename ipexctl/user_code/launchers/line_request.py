@@ -167,7 +167,7 @@ def _take_counts(merged: Merged, layers: Sequence[LineRequest], typed: TypedOpti
         if winner:
             merged.overridden.append(f"{text} of {request.who} is overridden by {winner}")
             continue
-        n, ppn = _requested_counts(request)
+        n, ppn = requested_counts(request)
         hosts = request.words("host-count")
         if hosts and (n is None or ppn is None):
             merged.ignored.append((hosts, "all hosts take part; -l HOST,HOST chooses some"))
@@ -177,7 +177,7 @@ def _take_counts(merged: Merged, layers: Sequence[LineRequest], typed: TypedOpti
                 merged.options += [name, str(count)]
 
 
-def _requested_counts(request: LineRequest) -> tuple[int | None, int | None]:
+def requested_counts(request: LineRequest) -> tuple[int | None, int | None]:
     """Return the total number of ranks and that of each host, if the request gives them."""
     n, ppn, nodes = request.n, request.ppn, request.nodes
     if n is None and nodes is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 
@@ -26,10 +27,15 @@ from ipexctl.user_code.launchers.line_request import (
     LineRequest,
     nest_requests,
     request_of,
+    requested_counts,
 )
 from ipexctl.user_code.launchers.not_scripts import explain_not_script, starts_others
 
 _ELSE = "leave it out, or use -n, -ppn, -f, -H, -l, -x or --env of ipexctl run   # see its --help"
+_STARTER_OPTIONS = {
+    "-n": "n", "-np": "n", "--ntasks": "n", "--num-proc": "n", "--ntasks-per-node": "ppn",
+    "-N": "nodes", "--nodes": "nodes", "-w": "-l", "--nodelist": "-l",
+}  # fmt: skip
 MOST_PROGRAMS = 6  # with env and python between two launchers
 _ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
 
@@ -81,9 +87,47 @@ def read_pasted_line(
 
 def words_before_python(words: Sequence[str], launchers: Launchers) -> Sequence[str]:
     """Return a program such as srun or numactl and its options, if a Python script, or a launcher
-    of one, follows; else ()."""
+    of one, follows; else (). A Python before the script is one of them."""
     rests = (i for i in range(1, len(words)) if _starts_python(words[i:], launchers))
-    return words[: next(rests, 0)] if starts_others(words) else ()
+    end = next(rests, 0) if starts_others(words) else 0
+    found = launchers.find_launcher(words[end:]) if end else None
+    is_python = found is not None and found[0].name == "python" and found[2] == 1
+    is_script = "".join(words[end + 1 : end + 2]).endswith(".py")
+    return words[: end + 1] if is_python and is_script else words[:end]
+
+
+def options_of_starter(words: Sequence[str], launchers: Launchers) -> list[str]:
+    """Return what srun or horovodrun and these options of theirs are for `ipexctl run`; [] before
+    a launcher, which has its own."""
+    before = words_before_python(words, launchers)
+    if not before or posixpath.basename(words[0]) not in ("srun", "horovodrun"):
+        return []
+    inner = launchers.find_launcher(words[len(before) :])
+    if inner and inner[0].starts_ranks:
+        return []
+    counts: dict[str, int] = {}
+    options: list[str] = []
+    for name, value in _option_values(before[1:]):
+        meaning = _STARTER_OPTIONS[name]
+        if meaning == "-l":
+            options += ["-l", value]
+        elif re.fullmatch(NUMBER, value):
+            counts[meaning] = int(value)
+    with suppress(InputError):  # ranks that the hosts cannot share evenly
+        n, ppn = requested_counts(LineRequest(words[0], **counts))  # type: ignore[arg-type]
+        both = (("-n", n), ("-ppn", ppn))
+        options += [word for name, count in both if count for word in (name, str(count))]
+    return options
+
+
+def _option_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of _STARTER_OPTIONS: -n 3, -n3, --ntasks 3 or --ntasks=3."""
+    for i, word in enumerate(words):
+        name, sign, value = word.partition("=") if word[:2] == "--" else (word[:2], "", word[2:])
+        name = "-np" if word == "-np" else name
+        if name in _STARTER_OPTIONS:
+            attached = sign or (value and name != word)
+            yield name, value if attached else "".join(words[i + 1 : i + 2])
 
 
 def _starts_python(words: Sequence[str], launchers: Launchers) -> bool:
