@@ -126,9 +126,9 @@ def test_a_login_has_the_user_port_and_address_of_the_hostfile(said, expected):
         ("Connection reset by peer", "ssh -v -p 2222 ann@10.0.0.3 true"),
         ("Permission denied (publickey)", "ssh -p 2222 ann@10.0.0.3 true   # must work "),
         ("something new", "ssh -v -p 2222 ann@10.0.0.3 true"),
-        ("No route to host", "ping 10.0.0.3"),
+        ("No route to host", "ping -c 3 10.0.0.3"),
         ("Network is unreachable", "ip route get 10.0.0.3"),
-        ("Connection timed out", "ping 10.0.0.3"),
+        ("Connection timed out", "ping -c 3 10.0.0.3"),
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R '[10.0.0.3]:2222'   # only"),
     ],
 )

@@ -100,7 +100,9 @@ def test_the_corrected_command_is_offered_and_is_one(typed, tmp_path, line, corr
     assert why_not_pastable(f"ipexctl {corrected}") == ""
 
 
-@pytest.mark.parametrize("line", ["zzz", "rmall x", "prunes-all", "run --nodes 2 t.py", "run --zzz t.py", "run"])
+@pytest.mark.parametrize(
+    "line", ["zzz", "rmall x", "prunes-all", "run --nodes 2 t.py", "run --zzz t.py", "run"]
+)
 def test_no_command_is_offered_where_none_can_be_known(typed, line) -> None:
     done = typed(*line.split())
     assert (done.returncode, offered(done.stderr)) == (2, [])

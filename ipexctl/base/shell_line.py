@@ -22,7 +22,6 @@ _PLACEHOLDER = re.compile(
 )
 _COMMENT = " # "
 _GAP, _NEXT = "   ", "; "  # between a command and the words about it; between two ways
-_ON_HOSTS = re.compile(r"(on [\w\[\],.-]+): (.+)")
 
 
 def is_command(line: str) -> bool:
@@ -40,9 +39,6 @@ def shell_line(line: str) -> str:
 
 
 def _accepted_line(line: str) -> str:
-    if (there := _ON_HOSTS.fullmatch(line)) and is_command(there[2]):
-        sign = "; " if " # " in line else f"{_GAP}# "
-        return f"{there[2]}{sign}{there[1]}"
     return line if not line or line.startswith("#") or is_command(line) else f"# {line}"
 
 

@@ -70,9 +70,10 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
         return None
     width = max(len(down.host) for down in unknown)
     lines = dict.fromkeys(f"{down.what.partition(': ')[0]:{width}}  {down.why}" for down in unknown)
-    subject = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
+    one = "a host shows a host key that is"
+    subject = f"{len(lines)} hosts show host keys that are" if len(lines) > 1 else one
     return HostKeyUnknown(
-        f"{subject} that are not trusted yet",
+        f"{subject} not trusted yet",
         why="\n".join(lines),
         hint=suggest_command(target, "trust"),
     )

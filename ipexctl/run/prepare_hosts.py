@@ -130,12 +130,14 @@ def _merge_host_failures(downs: Sequence[HostDown], succeeded: int, retry: str) 
     """Make one error of all failures. `succeeded`: number of hosts without one."""
     first, total = downs[0], len(downs) + succeeded
     what, why, slug = first.what, first.why, first.slug
-    hint = "\n".join(filter(None, (merged_hints(downs), retry)))
+    unreachable = any(down.state is HostState.UNREACHABLE for down in downs)
+    lines = (retry, merged_hints(downs)) if unreachable else (merged_hints(downs), retry)
+    hint = "\n".join(filter(None, lines))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(down.what for down in downs)
         slug = "hosts-not-ready"
-    if any(down.state is HostState.UNREACHABLE for down in downs):
+    if unreachable:
         meant = next((down for down in downs if any(down.meant)), downs[0])
         error = Unreachable(what, why=why, hint=hint, slug=slug)
         return error.with_meant(*meant.meant, at=meant.meant_at)

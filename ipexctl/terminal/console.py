@@ -57,8 +57,11 @@ def _fold_line(line: Text, width: int, indent: str) -> Iterator[Text]:
     end = 0
     for part in wrap_text(plain, width, indent):
         words = part.removeprefix(indent) if end else part
-        start = plain.index(words, end)
-        prefix, end = indent if end else "", start + len(words)
+        prefix = indent if end else ""
+        if (start := plain.find(words, end)) < 0:  # a comment goes on
+            prefix, words = f"{indent}# ", words.removeprefix("# ")
+            start = plain.index(words, end)
+        end = start + len(words)
         yield Text(prefix, line.style) + line[start:end]
 
 

@@ -104,7 +104,7 @@ def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
     done = lab_cli("up", "-n", "1", "--name", "mine", "--json")
     (error,) = json.loads(done.stdout)["errors"]
     assert error["slug"] == "lab-already-up"
-    assert error["hint"].startswith("ipexctl lab down --name mine ")
+    assert error["hint"].startswith("ipexctl lab status --name mine ")
     assert lab_cli("up", "-n", "1", "--name", "lab2", "--owner", str(os.getpid())).returncode == 0
     assert "try: # ipexctl lab down --name NAME   # up: lab2, mine\n" in lab_cli("down").stderr
     assert "try: ipexctl lab down --name mine " in lab_cli("down", "--name", "mime").stderr

@@ -53,16 +53,16 @@ def test_200_ranks_on_four_cores_are_refused():
     assert (error.slug, error.exit_code) == ("rank-count-too-big", 2)
     assert "200" in error.what and "node01" in error.what
     assert numbers(error.why) == ("node01", "200", "4", "16", "4")
-    assert error.hint.startswith("-n 16 -ppn 16 ") and "--force" in error.hint
+    assert error.hint.startswith("-n 4 -ppn 4 ") and "--force" in error.hint
 
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("-n 100", "-n 48"),
-        ("-np 100 -ppn 50", "-np 32 -ppn 16"),
-        ("--np=100 --nproc_per_node=64", "--np=32 --nproc_per_node=16"),
-        ("-ppn 64", "-ppn 16"),
+        ("-n 100", "-n 12"),
+        ("-np 100 -ppn 50", "-np 8 -ppn 4"),
+        ("--np=100 --nproc_per_node=64", "--np=8 --nproc_per_node=4"),
+        ("-ppn 64", "-ppn 4"),
         ("-n 4 -ppn 1", "-n 3 -ppn 1"),
         ("-n4 --ppn 1", "-n3 --ppn 1"),
     ],
@@ -96,7 +96,7 @@ def test_the_number_that_is_suggested_is_taken():
     error = refused(*hosts, ppn=50)
     assert "150" in error.what and "a,b,c" in error.what
     words = error.hint.split()
-    assert planned(*hosts, n=int(words[1]), ppn=int(words[3])).world_size == 3 * 4
+    assert planned(*hosts, n=int(words[1]), ppn=int(words[3])).world_size == 3 * 2
 
 
 @pytest.mark.parametrize("n", [1, 4, 16])
@@ -124,4 +124,4 @@ def test_a_quota_of_cpu_time_counts_as_cores():
 def test_hosts_in_the_same_trouble_share_a_line():
     error = refused(*(machine(f"node0{i}", i, free=None) for i in (1, 2, 3)), n=300)
     assert numbers(error.why) == ("node[01-03]", "100", "4", "16", "4")
-    assert error.hint.startswith("-n 48 -ppn 16 ")
+    assert error.hint.startswith("-n 12 -ppn 4 ")

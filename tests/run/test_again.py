@@ -98,7 +98,7 @@ def test_the_command_without_hosts_that_are_down_is_offered(tmp_path, down, name
             fleet, fleet.connect, typed=typed("run -f hosts -n 4 --env HF_TOKEN=x t.py --lr 1")
         )
     quoted = quote_for_pasting((names,))
-    assert e.value.hint.splitlines()[-1] == (
+    assert e.value.hint.splitlines()[0] == (
         f"ipexctl run -x {quoted} -f hosts -n 4 --env HF_TOKEN t.py --lr 1   # without {names}"
     )
     assert [h.name for h in read_inventory(replace(target, exclude=(names,))).hosts] == ["a"]

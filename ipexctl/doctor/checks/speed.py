@@ -157,7 +157,7 @@ def broken_torch(cluster: CheckedHosts) -> Iterator[Evidence]:
     seen="--level std: the connection opened, but the transfer over it failed",
     why="Large packets are lost (MTU), or a firewall ends the connection.",
     fix=do(
-        command("ping -M do -s 1472 ADDRESS"),
+        command("ping -c 3 -M do -s 1472 ADDRESS"),
         "   (between the two hosts: does a full-size packet arrive?)",
     ),
 )

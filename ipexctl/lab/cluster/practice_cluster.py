@@ -83,7 +83,8 @@ class Lab:
         if lock is None:
             raise InputError(
                 f"lab '{spec.name}' is already up",
-                hint=f"{lab_command('down', spec.name)}   # ends it; or give another --name",
+                hint=f"{lab_command('status', spec.name)}   # or give another --name\n"
+                f"# {lab_command('down', spec.name)} ends it",
                 slug="lab-already-up",
             )
         try:
@@ -172,9 +173,11 @@ class Lab:
         return {name: (pid, faults) for name, (pid, faults) in self._ask_watchdog("status").items()}
 
     def fault(self, host: str, kind: str) -> None:
-        self._require_host(host)
+        self._require_host(host, guess=False)  # the fault would be another host's
         if kind not in FAULTS:
-            command = lab_command("fault", self.name, host, nearest_word(kind, FAULTS) or "KIND")
+            near = nearest_word(kind, FAULTS)
+            command = lab_command("fault", self.name, host, near or "KIND")
+            command = command if near else f"# {command}"
             kinds = f"kinds: {', '.join(FAULTS)}"
             raise InputError(
                 f"unknown fault '{kind}'", hint=f"{command}   # {kinds}", slug="unknown-fault"
@@ -238,13 +241,13 @@ class Lab:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
 
-    def _require_host(self, host: str) -> str:
+    def _require_host(self, host: str, *, guess: bool = True) -> str:
         if host not in self.hosts:
-            hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
+            hint = f"{lab_command('status', self.name)}   # its hosts: {fold(list(self.hosts))}"
             error = InputError(
                 f"no host '{host}' in lab '{self.name}'", hint=hint, slug="unknown-lab-host"
             )
-            raise error.with_meant(host, nearest_word(host, self.hosts))
+            raise error.with_meant(host, nearest_word(host, self.hosts) if guess else "")
         return host
 
     def _ask_watchdog(self, op: str, **rest: str) -> Any:

@@ -209,7 +209,7 @@ def _explain_os_error(answer: SshSettings, address: str, error: OSError) -> Unre
         return Unreachable(
             f"{answer.name}: no answer from {where}",
             why="the host is down, the address is wrong, or a firewall drops the packets",
-            hint=f"ping {address}",
+            hint=f"ping -c 3 {address}",
             slug="no-answer",
         )
     return Unreachable(

@@ -222,8 +222,8 @@ _SAYINGS = (
         "its port sends no SSH banner",
         "{debug}",
     ),
-    _Saying("timed out", "no-answer", "no answer", "ping {where}"),
-    _Saying("No route to host", "no-answer", "no answer", "ping {where}"),
+    _Saying("timed out", "no-answer", "no answer", "ping -c 3 {where}"),
+    _Saying("No route to host", "no-answer", "no answer", "ping -c 3 {where}"),
     _Saying("is unreachable", "no-route", "there is no route to the host", "ip route get {where}"),
     _Saying(
         "Permission denied",

@@ -147,7 +147,7 @@ def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
         yield _Excess(
             f"{ranks} ranks on {count(cores, 'core')}; at most {cores * PER_CORE}, {PER_CORE} per "
             "core",
-            cores * PER_CORE,
+            cores,
         )
     limits = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]
     if limits and ranks > 1 and ranks * PER_RANK > min(limits):
