@@ -141,8 +141,9 @@ class NotHere(IpexctlError):
     exit_code = EXIT_INPUT
 
 
-def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputError:
-    """Return the error for an option that takes one of a few words."""
+def unknown_value(option: str, value: str, supported: Iterable[str], meant: str = "") -> InputError:
+    """Return the error for an option that takes one of a few words; `meant`: the one that another
+    word says."""
     import difflib  # not for the commands that show no such error
 
     words = list(supported)
@@ -151,7 +152,8 @@ def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputErr
         hint=f"supported values: {', '.join(words)}",
         slug="unknown-value",
     )
-    return error.with_meant(value, next(iter(difflib.get_close_matches(value[:64], words, 1)), ""))
+    similar = difflib.get_close_matches(value[:64], words, 1)
+    return error.with_meant(value, meant or next(iter(similar), ""))
 
 
 class MissingPackages(InputError):

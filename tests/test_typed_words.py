@@ -73,6 +73,11 @@ def offered(text: str) -> list[str]:
         ("statu", "ps"),
         ("lab lst", "lab status"),
         ("lab start -n 3", "lab up -n 3"),
+        ("--hlep", "--help"),
+        ("run -n two t.py", "run -n 2 t.py"),
+        ("run -n0 t.py", "run -n1 t.py"),
+        ("run --np=0 t.py -n 0", "run --np=1 t.py -n 0"),
+        ("run --timeout 5mins t.py", "run --timeout 5m t.py"),
         ("queue -n 1 t.py", "run --queue -n 1 t.py"),
         ("accelerate launch t.py", "run accelerate launch t.py"),
         ("mpirun -n 1 python t.py", "run mpirun -n 1 python t.py"),
@@ -315,11 +320,21 @@ def test_what_to_fetch_is_asked_of_the_run_that_was_typed(typed) -> None:
         ("data pull openai/gsm8k", "data pull hf:openai/gsm8k"),
         ("install -r reqs.txt", "install -r requirements.txt"),
         ("run -i hosts t.py", "run -f hosts t.py"),
+        ("run --env NOT_SET 2 t.py", "run --env NOT_SET=2 t.py"),
+        ("install torch==2.13", "install --torch 2.13   # instead of torch==2.13"),
+        ("doctor --level fast", "doctor --level quick"),
+        ("ps --state runing", "ps --state running"),
+        ("play play", "play play.yaml"),
     ],
 )
 def test_what_is_here_is_offered_in_place_of_what_is_not(typed, tmp_path, line, corrected) -> None:
     (tmp_path / "dataset").mkdir()
-    for name, text in (("requirements.txt", "tqdm\n"), ("t.py", ""), ("hosts", "a\nb\n")):
+    for name, text in (
+        ("requirements.txt", "tqdm\n"),
+        ("t.py", ""),
+        ("hosts", "a\nb\n"),
+        ("play.yaml", ""),
+    ):
         (tmp_path / name).write_text(text)
     done = typed(*line.split(), path=os.environ["PATH"])
     assert done.errors[0].hint.splitlines()[0] == f"ipexctl {corrected}", done.stderr

@@ -204,6 +204,10 @@ def report_error(e: IpexctlError) -> None:
         from ipexctl.local.corrected_command import commands_with_script
 
         e.hint = "\n".join(commands_with_script(sys.argv[1:])) or e.hint
+    if e.slug == "variable-not-set":
+        from ipexctl.local.corrected_command import command_with_assignment
+
+        e.hint = command_with_assignment(sys.argv[1:]) or e.hint
     if any(e.meant) or e.surplus:
         from ipexctl.local.corrected_command import add_corrected_command
 

@@ -158,6 +158,14 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """Lists its commands first: they are what users look for."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as e:
+            if near := next(iter(getattr(e, "possibilities", None) or ()), ""):
+                _offer_option(e, near)
+            raise
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not args or args[0] in self.commands or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
@@ -206,6 +214,7 @@ _HABITS = {
     "--name": "--as",
 }  # fmt: skip
 _NO_INT = re.compile(r"is not a valid int(eger)?( range)?\.?")
+_NUMBERS = {"one": "1", "two": "2", "three": "3", "four": "4", "six": "6", "eight": "8"}
 _TOO_SMALL = re.compile(r"-?\d+ is not in the range x>=(\d+)\.?")
 _ENDS_SOMETHING = frozenset({"rm", "prune", "remove", "stop", "down"})
 _NEAR = 0.75  # similarity of a typo; below that it is another word
@@ -234,7 +243,13 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> list[str]:
         option = next(iter(getattr(error.param, "opts", ())), "")
         problem = f"is not a whole number. For example: {option} 2" if option[:1] == "-" else ""
         error.message = _NO_INT.sub(problem or "is not a whole number", error.message)
+        wrong, right = _value_meant(error.message)
         error.message = _TOO_SMALL.sub(r"must be at least \1", error.message)
+        if option and right:
+            from ipexctl.local.corrected_command import command_with_value
+
+            spellings = [*error.param.opts, *["-ppn"] * ("--ppn" in error.param.opts)]
+            return [command_with_value(sys.argv[1:], spellings, wrong, right)]
     elif "unexpected extra" in error.message:
         arguments = [item for item in parameters if item.param_type_name == "argument"]
         if "-f" in words and "--follow" in names:
@@ -245,12 +260,32 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> list[str]:
     return []
 
 
+def _value_meant(message: str) -> tuple[str, str]:
+    """Return the value in Click's message that is none, and the one that was meant; "", "" if that
+    is not certain."""
+    if match := re.search(r"'(\w+)' is not a whole number", message):
+        return match[1], _NUMBERS.get(match[1].lower(), "")
+    if match := re.search(r"'((\d+)(s|m|h|d)[a-z]{2,6})' is not a duration", message):
+        return match[1], match[2] + match[3]
+    match = re.search(r"(-?\d+) is not in the range x>=(\d+)", message)
+    return (match[1], match[2]) if match else ("", "")
+
+
 def _fold_message(error: Any, commands: Sequence[str]) -> None:
     """Wrap the message, which Click prints after "Error: ", and add lines to paste."""
     lines = fold_for_stderr(f"Error: {error.format_message()}", "  ")
     for i, command in enumerate(filter(None, commands)):
         lines.append(f"  {'try:' if i == 0 else '':5}{command}")
     error.format_message = lambda: "\n".join(lines).removeprefix("Error: ")
+
+
+def _offer_option(error: Any, near: str) -> None:
+    """Say which option of a group of commands may be meant."""
+    from ipexctl.local.corrected_command import corrected_command
+
+    typed = error.option_name
+    error.message, error.possibilities = f"No such option: {typed}. Did you mean {near}?", None
+    _fold_message(error, [corrected_command(sys.argv[1:], typed, near)])
 
 
 def _unknown_option(context: Any, error: Any, words: list[str], names: set[str]) -> list[str]:

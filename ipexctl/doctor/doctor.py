@@ -89,7 +89,8 @@ def examine_hosts(fleet: Fleet, options: DoctorOptions = _USUAL) -> Report:
     """Examine hosts that are already known. The fleet is opened and closed here."""
     hosts, target = fleet.hosts, fleet.target
     if options.level not in LEVELS:
-        raise unknown_value("--level", options.level, LEVELS)
+        meant = "quick" if options.level == "fast" else ""
+        raise unknown_value("--level", options.level, LEVELS, meant)
     began = time.monotonic()
     with fleet:
         facts, peers, measured = _ask_hosts(fleet, options)

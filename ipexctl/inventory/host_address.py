@@ -115,7 +115,7 @@ def _package_hint(text: str) -> str:
     if not match:
         return ""
     if match[1] == "torch" and match[2] == "==":
-        return f"--torch {match[3]} instead of {text}"
+        return f"ipexctl install --torch {match[3]}   # instead of {text}"
     return "to install Python packages, list them in a file: -r FILE"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +101,7 @@ def _correct_words(
     if isinstance(error, IpexctlError) and error.surplus:
         return _leave_out(words, error.surplus, error.instead)
     if wrong:
-        return _replace_word(words, wrong, right)
+        return [*words[:1], *rest] if (rest := _replace_word(words[1:], wrong, right)) else []
     return _add_option(words, right, has_script=has_script)
 
 
@@ -126,6 +126,27 @@ def command_that_runs(words: Sequence[str]) -> str:
     if found and found[0].name == "python" and words[1:2] and words[1].endswith(".py"):
         words = words[1:]
     return _spell(["run", *words]) if found or words[0].endswith(".py") else ""
+
+
+def command_with_value(words: Sequence[str], options: Iterable[str], wrong: str, right: str) -> str:
+    """Return the command with another value of an option: -n two, -n0 or --np=0; "" if it is not
+    there."""
+    names = tuple(options)
+    attached = {f"{name}{sign}{wrong}" for name in names for sign in ("", "=")}
+    for i, (before, word) in enumerate(zip(("", *words), words, strict=False)):
+        if word in attached or (before in names and word == wrong):
+            value = word.removesuffix(wrong) + right
+            return _spell([*words[:i], value, *words[i + 1 :]])
+    return ""
+
+
+def command_with_assignment(words: Sequence[str]) -> str:
+    """Return the command with NAME=VALUE for `--env NAME VALUE` before the script; "" without."""
+    for i in range(len(words) - 3):
+        option, name, value, script = words[i : i + 4]
+        if option == "--env" and "=" not in name and script.endswith(".py"):
+            return _spell([*words[:i], option, f"{name}={value}", *words[i + 3 :]])
+    return ""
 
 
 def command_of_launcher(words: Sequence[str], option: str) -> tuple[str, str]:

@@ -201,7 +201,9 @@ def _hosts_of(target: Target, root: str) -> Inventory:
     try:
         return read_inventory(target)
     except IpexctlError as e:  # about --limit and -x, so the suggested command goes without them
-        raise spelled_error(e, replace(target, limit=(), exclude=()), root) from None
+        named = () if e.slug == "not-a-host" else target.hosts  # nor with a host that is none
+        without = replace(target, limit=(), exclude=(), hosts=named)
+        raise spelled_error(e, without, root) from None
 
 
 def recap_of(down: HostDown, seconds: float) -> HostResult:

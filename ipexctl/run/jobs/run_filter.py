@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.sizes import seconds_of
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
@@ -35,7 +36,7 @@ def read_filter(states: str, since: str, now: float) -> RunFilter:
                 f"--state {word}: not a state",
                 why=f"the states are {', '.join(known)}",
                 slug="state-unknown",
-            )
+            ).with_meant(word, nearest_word(word, known))
     return RunFilter(tuple(known[word] for word in words), _read_moment(since, now))
 
 
