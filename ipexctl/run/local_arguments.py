@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ipexctl.base import quoting
+from ipexctl.base.located_errors import is_one_slip
 from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
 from ipexctl.common.folder_answers import PathsAbsent
@@ -40,17 +41,46 @@ class LocalArgument:
 
 def find_local_arguments(args: Sequence[str], project: Project) -> Iterator[LocalArgument]:
     """Yield the arguments that name something outside what is sent, which a script may read."""
+    around = (project.folder, *project.folder.parents)
+    for index, name, value in _values_read(args):
+        if not value.startswith(("/", "../")):
+            continue
+        path = os.path.normpath(project.start / value)
+        if os.path.exists(path) and Path(path) not in around and not _is_sent(path, project):
+            yield LocalArgument(index, name, value, path, path if value[0] == "/" else "")
+
+
+def _values_read(args: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the index, the option and the value of each argument that a script may read from."""
     option = ""
     for index, word in enumerate(args):
         name, sign, value = word.partition("=") if word.startswith("-") else (option, "", word)
         option = word if word.startswith("-") and not sign else ""
-        outside = value.startswith(("/", "../"))
-        if not outside or _WRITTEN.search(name) or word.startswith("-") and not sign:
+        if not _WRITTEN.search(name) and (sign or not word.startswith("-")):
+            yield index, name, value
+
+
+def note_misspelt_files(script: Script) -> Iterator[str]:
+    """Yield a note for each argument that is no file here, but nearly the name of one."""
+    for index, option, value in _values_read(_words_of(script)):
+        path = Path(os.path.normpath(script.project.start / value))
+        if not path.suffix or os.path.lexists(path) or not (near := _nearly_named(path)):
             continue
-        path = os.path.normpath(project.start / value)
-        around = (project.folder, *project.folder.parents)
-        if os.path.exists(path) and Path(path) not in around and not _is_sent(path, project):
-            yield LocalArgument(index, name, value, path, path if value[0] == "/" else "")
+        item = LocalArgument(index, option, value, str(path), "")
+        use = posixpath.join(posixpath.dirname(value), near)
+        command = _compose_command(item, script.typed, use, ())
+        yield f"there is no {value} here, but {use}" + (f"; try: {command}" if command else "")
+
+
+def _nearly_named(path: Path) -> str:
+    """Return the file beside it whose name differs by a slip of one letter; "" for several."""
+    digits = re.sub(r"\D", "", path.name)
+    try:
+        names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
+    except OSError:
+        return ""
+    near = [n for n in names if is_one_slip(path.name, n) and re.sub(r"\D", "", n) == digits]
+    return near[0] if len(near) == 1 else ""
 
 
 def _is_sent(path: str, project: Project) -> bool:

@@ -320,8 +320,10 @@ class _Run:
             note, force=self.options.force, may_install=self.options.may_install,
         )  # fmt: skip
         if not self.options.no_sync:
-            from ipexctl.run.local_arguments import note_local_arguments
+            from ipexctl.run.local_arguments import note_local_arguments, note_misspelt_files
 
+            for text in note_misspelt_files(self.script):
+                note(f"preflight: {text}")
             for text in note_local_arguments(self.fleet, nodes, self.script):
                 note(f"preflight: {text}")
         self.findings = preflight.run_preflight_checks(flight, note)

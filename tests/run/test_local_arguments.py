@@ -15,6 +15,7 @@ from ipexctl.run.local_arguments import (
     describe_local_argument,
     find_local_arguments,
     find_missing_argument,
+    note_misspelt_files,
 )
 from ipexctl.run.run_script import Script
 
@@ -48,6 +49,23 @@ def test_which_arguments_are_files_of_this_machine_alone(project, tmp_path, args
 def _note(project: Project, args: list[str]) -> str:
     (item,) = find_local_arguments(args, project)
     return describe_local_argument(item, ["node01", "node02"], _script(project, args), DATA)
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        ("--data hree.txt", "--data here.txt"),
+        ("--lr 0.1 --data=../sett.txt", "--lr 0.1 --data=../set.txt"),
+        # there, another one, another number, or written by the script
+        ("here.txt --data heat.txt --part part2.txt --out hree.txt --data there/hree.txt", ""),
+    ],
+)
+def test_a_file_that_is_nearly_named_is_offered(project, args, meant):
+    (project.folder / "part1.txt").touch()
+    notes = [
+        text.partition("; try: ")[2] for text in note_misspelt_files(_script(project, args.split()))
+    ]
+    assert notes == [f"ipexctl run -n 2 train.py {meant}"] * bool(meant)
 
 
 DATA = "/home/ann/.ipexctl/data"
