@@ -33,7 +33,7 @@ _COMMANDS = frozenset(
     | {"mpirun", "torchrun", "srun", "sbatch", "scontrol", "sinfo", "dmesg", "last", "file", "ldd"}
 )
 # What follows one of these is pasted: it is whole, up to a comment.
-_LABELS = frozenset({"try:", "fix:", "again:", "next:"})
+_LABELS = frozenset({"try:", "fix:", "fix", "again:", "next:"})
 _BEFORE = frozenset({"or", "and", "then", "with", "use", "run", "try", "type", "#"})
 
 

@@ -122,6 +122,10 @@ def test_one_message_tells_all_unknown_keys_and_the_command(make_sshd, transport
     error = unknown_keys([d for d in downs if isinstance(d, HostDown)], target(config, "a,node02"))
     keys = [ssh.host_key(h, 20.0).fingerprint for h in hosts]
     assert isinstance(error, HostKeyUnknown)
+    assert error.what == "2 hosts show host keys that are not trusted yet"
+    (alone,) = [d for d in downs if isinstance(d, HostDown) and d.host == "a"]
+    said = unknown_keys([alone], target(config, "a"))
+    assert said and said.what == "a host shows a host key that is not trusted yet"
     assert (error.slug, error.why, error.hint) == (
         "host-key-unknown",
         f"a       ssh-ed25519 {keys[0]}\nnode02  ssh-ed25519 {keys[1]}",

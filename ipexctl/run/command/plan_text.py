@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import count, fold_numbers
+from ipexctl.base.wrapping import wrap_text
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.outcome.result_document import full_plan
@@ -52,7 +53,7 @@ def plan_lines(planned: Planned) -> Iterator[Text]:
     if plan.notes:
         yield Text("")
     for note in plan.notes:
-        yield from (Text(line) for line in _wrap_text("note: " + note, "", "      "))
+        yield from map(Text, wrap_text(f"note: {note}", WIDTH, "      "))
     yield Text("")
     yield Text("Nothing was started. A free port is chosen again when it runs.", "dim")
 
