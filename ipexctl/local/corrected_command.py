@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _USUAL_SCRIPTS = ("train", "main", "run")  # how names of scripts to start begin
 _MOST_SCRIPTS = 2
 _MOST_MISTAKES = 8  # of one line
+_ASKING = ("rm", "stop")  # commands that ask about some runs, unless --yes is given
 _PART = r"(?<![\w.-])%s(?![\w.-])"  # a name in a list or pattern, but not a part of another name
 
 
@@ -101,7 +102,10 @@ def _correct_words(
     if isinstance(error, IpexctlError) and error.surplus:
         return _leave_out(words, error.surplus, error.instead)
     if wrong:
-        return [*words[:1], *rest] if (rest := _replace_word(words[1:], wrong, right)) else []
+        rest = _replace_word(words[1:], wrong, right)
+        if words[0] in _ASKING:  # the guess is not what --yes was typed for
+            rest = [word for word in rest if word not in ("-y", "--yes")]
+        return [*words[:1], *rest] if rest else []
     return _add_option(words, right, has_script=has_script)
 
 
@@ -117,6 +121,8 @@ def command_that_runs(words: Sequence[str]) -> str:
     from ipexctl.local.shipped_tables import known_launchers
     from ipexctl.user_code.launchers.pasted_line import options_of_starter, words_before_python
 
+    if not words:
+        return ""
     if words[0] == "queue" and len(words) > 1:
         return _spell(["run", "--queue", *words[1:]])
     launchers = known_launchers()

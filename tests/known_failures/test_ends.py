@@ -63,7 +63,7 @@ def test_the_fix_names_the_host_that_failed():
     cause = "node02 was lost: no message from it for 30 s"
     result = RunResult("r1", 1, "host-lost", 1.0, PLAN, (lost,), cause=cause, lost_host="node02")
     found = known_cause(result, known_failures)
-    assert found and found.fix.startswith("ping node02; ssh node02 uptime; "), found
+    assert found and found.fix.startswith("ping -c 3 node02; ssh node02 uptime; "), found
 
 
 def test_the_lines_that_were_set_aside_are_the_same_as_before_the_patterns():

@@ -140,7 +140,11 @@ def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people
     assert whose in kept.stderr and str(people.ann.code) in kept.stderr
     kept = people.bob.call("rm", "bert", "-y")
     assert (kept.returncode, kept.slug) == (2, "run-of-another"), kept.stderr
-    assert kept.errors[0].what.startswith(whose) and kept.errors[0].hint.startswith(f"# {run}")
+    assert (
+        kept.errors[0].what.startswith(whose) and f"# {run} has to be given" in kept.errors[0].hint
+    )
+    beginning = people.bob.call("rm", run[:14], "-y")
+    assert (beginning.returncode, run in people.ann.rows()) == (2, True), beginning.stderr
     gone = people.bob.call("rm", run, "-y")
     assert gone.returncode == 0 and whose in gone.stderr
     assert run not in people.ann.rows()
@@ -317,6 +321,7 @@ def test_a_name_that_was_asked_for_means_ones_own_run_and_never_anothers_after_y
     for words in (("stop", "job", "-y"), ("stop", "jbo", "-y"), ("rm", "job", "-y")):
         refused = people.bob.call(*words)
         assert refused.returncode == 2 and "of ann@" in refused.stderr, refused.stderr
+        assert "-y" not in refused.stderr.partition("try:")[2], refused.stderr
     assert people.ann.rows()[theirs]["state"] == "running"
 
 

@@ -9,6 +9,7 @@ from dataclasses import field
 from rich.console import Console
 from rich.text import Text
 
+from ipexctl.base.shell_line import shell_line
 from ipexctl.errors import printable_text
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.play.host_batch import PlayListener
@@ -159,6 +160,7 @@ class PlayScreen:
         lines += [Text(f"  {line}") for line in self.mask_text(outcome.detail).splitlines()]
         for label, text in (("why", outcome.why), ("try", outcome.hint)):
             for i, line in enumerate(self.mask_text(text).splitlines()[-12:]):
+                line = shell_line(line) if label == "try" else line
                 lines.append(Text(f"  {label + ':' if i == 0 else '':5}{line}"))
         return lines
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LAST = "@last"
 MOST_NAMED = 3  # people and projects whose runs an error names
 LONGEST_NAME = 64
+SHOWN_ID = 15  # characters of an ID that `ps` prints at least: its second
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,15 @@ def describe_foreign(run: ListedRun) -> str:
 
 
 def require_id(run: ListedRun, text: str, caller: Caller) -> None:
-    """Raise InputError if a run of another person is named by its name, which can come to mean it
-    when a run of the caller has gone: --yes answers for one that is named by its ID."""
-    if caller.has_started(run) or not run.about.by or run.id.startswith(text):
+    """Raise InputError if a run of another person is named by its name, or by less of its ID than
+    `ps` prints: both can come to mean it when a run of the caller has gone."""
+    by_id = len(text) >= SHOWN_ID and run.id.startswith(text)
+    if caller.has_started(run) or not run.about.by or by_id:
         return
     raise InputError(
         describe_foreign(run),
         why="with --yes another person's run is named by its ID",
-        hint=f"# {run.id}, if that is meant",
+        hint=f"ipexctl ps -a   # {run.id} has to be given, if that is meant",
         slug="run-of-another",
     )
 
