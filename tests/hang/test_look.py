@@ -169,7 +169,8 @@ def test_a_waiting_loop(site, start):
             'while not os.path.exists("/no/such/file"):\n    time.sleep(0.001)\n'
         )
     )
-    assert look_at(site, child)["waits_in_loop"]
+    # a look between two pauses sees none
+    assert wait_until(lambda: look_at(site, child)["waits_in_loop"], 60, 0.1)
 
 
 def test_a_stopped_rank_gets_no_signal(site, start):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import re
 import signal
 import socket
 import stat
@@ -403,7 +404,8 @@ def test_a_socket_name_with_line_ends_stops_no_look_at_runs_and_at_the_queue(
         queue.close()
     assert any(row["own"] for row in rows)
     assert not [row for row in rows if row["run"] == "forged"]
-    assert place.before == []
+    # other tests have tickets here, too, such as run-00001
+    assert [one for one in place.before if not re.fullmatch(r"run-\d+", one.run)] == []
 
 
 def test_of_long_words_of_a_process_only_the_first_are_read(
