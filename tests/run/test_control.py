@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common import tolerant_reads
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.rank import rank_wrapper, socket_table
@@ -422,9 +423,11 @@ def test_of_long_words_of_a_process_only_the_first_are_read(
     own = threading.get_ident()  # pytest's workers read in another thread
     words = [sys.executable, "-c", "input()", *["x" * 100_000] * 10]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        words_of = f"/proc/{process.pid}/cmdline"
+        assert wait_until(lambda: "input()" in tolerant_reads.read_text(words_of), 60, 0.01)
         os_read = os.read
         monkeypatch.setattr(os, "read", read)
         assert not read_other_runs.is_wrapper(process.pid)
-        assert tolerant_reads.read_text(f"/proc/{process.pid}/cmdline").count("x" * 100_000) == 10
+        assert tolerant_reads.read_text(words_of).count("x" * 100_000) == 10
         monkeypatch.undo()
     assert sizes[0] == 4096 and sum(sizes[1:]) > 1_000_000
