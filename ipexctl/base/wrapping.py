@@ -11,21 +11,8 @@ _WORDS = re.compile(r"( *)(\S+)")
 _QUOTE = re.compile(r"(?<!\w)'|'(?!\w)")  # not the apostrophe in "script's"
 # A clause that begins with one of these is a command.
 _COMMANDS = frozenset(
-    {
-        "ipexctl",
-        "printf",
-        "sed",
-        "cd",
-        "ssh",
-        "ssh-add",
-        "ssh-copy-id",
-        "ssh-keygen",
-        "scp",
-        "sudo",
-        "su",
-        "git",
-        "curl",
-    }
+    {"ipexctl", "ssh", "ssh-add", "ssh-copy-id", "ssh-keygen", "scp", "sudo", "su", "git", "curl"}
+    | {"printf", "sed", "cd"}
     | {"getent", "ping", "export", "unset", "echo", "cat", "head", "tail", "grep", "ls", "df", "du"}
     | {"cp", "mv", "rm", "mkdir", "chmod", "chown", "mount", "umount", "ulimit", "sysctl", "iconv"}
     | {"python", "python3", "pip", "conda", "module", "uv", "docker", "systemctl", "journalctl"}

@@ -1,4 +1,4 @@
-"""What a host is told of the steps of a play, and reports while it runs them."""
+"""The steps of a play that a host gets, and what it reports while it runs them."""
 
 from ipexctl.common.message import AnyText, Message, Variant
 

@@ -123,7 +123,7 @@ class _Batch:
         agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._on_event)
 
     def _step_order(self, step: PlayStep, bound: HostStep, scope: Scope) -> StepOrder:
-        """Return what the host is told of a step."""
+        """Return the order for a step on the host."""
         try:
             args = bound.request(self._files, scope)
         except Bad as e:

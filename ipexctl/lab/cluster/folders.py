@@ -12,6 +12,7 @@ from ipexctl.lab.cluster.lab_spec import check_name, is_name
 from ipexctl.local.user_dirs import state_dir
 
 MARK = "spec.json"  # a lab has it for all of its life
+STATE = "state.json"  # while it is up
 
 
 def state_root() -> Path:
@@ -28,9 +29,6 @@ def labs_in(root: Path) -> list[str]:
     """Return the names of all labs in the folder, including dead ones."""
     paths = sorted(root.iterdir()) if root.is_dir() else []
     return [path.name for path in paths if is_name(path.name) and is_lab(path)]
-
-
-STATE = "state.json"
 
 
 def is_lab(folder: Path) -> bool:

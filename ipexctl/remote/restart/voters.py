@@ -31,7 +31,7 @@ FALLBACK = 8.0  # seconds without answers of most members, until a leader steps 
 AT_FIRST = 0.5  # seconds until the first member stands at the start of a run; the next ones later
 NEVER = 10**9
 MOST_BYTES = 1 << 18  # of lines in one message, below the limit of a link
-FARTHEST = 1000 * 1000  # how far a term may be above one's own: nobody could go beyond the highest
+FARTHEST = 1000 * 1000  # above its own term: a voter refuses it, as no later term could be higher
 REGULAR, NO_OP = b"\0", b"\1"  # first byte of a command in PySyncObj's log
 # The kinds of messages that voters send: their fields, and whether there are entries. PySyncObj has
 # others, for what a run does not do: snapshots of its state, other members, other versions.

@@ -17,7 +17,7 @@ from ipexctl.run.outcome.listed_runs import (
     names_by_owner,
     with_names,
 )
-from ipexctl.run.outcome.run_choice import Caller
+from ipexctl.run.outcome.run_choice import SHOWN_ID, Caller
 from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.output.metric_lines import LineReader, Point
 from ipexctl.run.watch.metric_formats import metric_formats
@@ -38,7 +38,6 @@ WIDE = 140  # columns of a terminal that also shows arguments and folders
 NARROWEST = {"NAME": 15, "HOSTS": 11, "COMMAND": 24, "FOLDER": 24}  # what is cut, if it has to be
 TAIL = 26  # columns that step and loss, or a cause, have at least
 GAP = "  "
-SECOND = len("20261130-120000")  # characters of an ID, to the second of the start
 FEW = len("-ab")  # characters more, where two runs began in one second
 
 
@@ -146,11 +145,11 @@ def _shorten_ids(first_ids: Collection[str]) -> Callable[[ListedRun], str]:
     characters more if another run began in that second."""
     seconds: dict[str, list[str]] = {}
     for first_id in first_ids:
-        seconds.setdefault(first_id[:SECOND], []).append(first_id)
+        seconds.setdefault(first_id[:SHOWN_ID], []).append(first_id)
 
     def shorten(run: ListedRun) -> str:
-        first, alike = run.first_id, seconds[run.id[:SECOND]]
-        sizes = (SECOND, *range(SECOND + FEW, len(first)))
+        first, alike = run.first_id, seconds[run.id[:SHOWN_ID]]
+        sizes = (SHOWN_ID, *range(SHOWN_ID + FEW, len(first)))
         alone = (n for n in sizes if sum(other.startswith(first[:n]) for other in alike) == 1)
         return first[: next(alone, len(first))] + run.id[len(first) :]
 

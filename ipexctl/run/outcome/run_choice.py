@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LAST = "@last"
 MOST_NAMED = 3  # people and projects whose runs an error names
 LONGEST_NAME = 64
-SHOWN_ID = 15  # characters of an ID that `ps` prints at least: its second
+SHOWN_ID = len("20261130-120000")  # characters of an ID that `ps` prints at least: its second
 
 
 @dataclass(frozen=True)
