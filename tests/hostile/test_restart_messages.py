@@ -53,8 +53,7 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
         made.turn()
     assert made.record.leader == "a"
     yield made
-    if made.hub:
-        made.hub.close()
+    made.links.close()
 
 
 def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: Path) -> None:
@@ -63,8 +62,8 @@ def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: 
     kept.write_text("kept")
     for run_id in ("../../victim", f"{tmp_path}/victim"):
         keeper.record.fold(AttemptBegins(2, ["a"], run_id))
-        assert set(keeper.attempts()) == {BASE, f"{BASE}-r02"}
-        keeper.copies.remove_old_copies(keeper.attempts(), 9)
+        assert set(keeper.host.attempts()) == {BASE, f"{BASE}-r02"}
+        keeper.host.copies.remove_old_copies(keeper.host.attempts(), 9)
     assert kept.read_text() == "kept"
 
 
@@ -143,7 +142,7 @@ def hear(keeper: Keeper, message: Any) -> list[str]:
     term, before = keeper.term, len(noted(keeper))
     keeper.take("b", message)
     keeper.turn()
-    assert not keeper.over and not keeper.state.stop and keeper.record.leader == "a"
+    assert not keeper.over and not keeper.host.report.stop and keeper.record.leader == "a"
     assert not keeper.record.stopped and keeper.term == term and not keeper.said.get("b")
     return noted(keeper)[before:]
 
@@ -307,11 +306,10 @@ def test_a_pickle_of_a_lost_host_is_not_read_and_the_vote_goes_on(tmp_path: Path
         attack()
         turn_until(lambda: all(keeper.record.leader for keeper in keepers))
         attack()
-        (leader,) = (keeper for keeper in keepers if keeper.leader)
+        (leader,) = (keeper for keeper in keepers if keeper.is_leader())
         leader.member.propose(StopNoted("ann"), leader.member.term())
         turn_until(lambda: all(keeper.record.stopped == "ann" for keeper in keepers))
         assert not mark.exists()
     finally:
-        for link in (lost, keepers[0].hub, keepers[1].hub, *keepers[1].spokes.values()):
-            if link is not None:
-                link.close()
+        for links in (lost, *(keeper.links for keeper in keepers)):
+            links.close()

@@ -25,7 +25,7 @@ from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Begun, Exit, Fact, HostLost, RankExited
 from ipexctl.errors import InputError
 from ipexctl.explain.known_failures import known_failures
-from ipexctl.remote.restart.keeper import Keeper
+from ipexctl.remote.restart.host_part import HostPart
 from ipexctl.remote.run import run_list
 from ipexctl.run.command.ps_text import run_document, run_lines
 from ipexctl.run.command.why_text import show_why, why_lines
@@ -199,15 +199,15 @@ def test_in_a_pipe_each_cause_is_one_line(capsys: pytest.CaptureFixture[str]) ->
 def test_a_keeper_whose_disk_is_full_says_that_its_part_cannot_begin(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("in the way of every folder")
     said = list[object]()
-    keeper = SimpleNamespace(
-        base=RUN, keys={}, order=start_order(), runs=str(tmp_path / "runs"), name="d",
-        take=lambda name, message: said.append((name, message)), part=None,
+    host = SimpleNamespace(
+        base=RUN, order=start_order(), runs=str(tmp_path / "runs"), name="d",
+        deliver=lambda name, message: said.append((name, message)), part=None,
     )  # fmt: skip
-    Keeper.start(keeper, BeginPart(start_order(run_id=RUN, host="d"), None), 2)
+    HostPart.begin(host, BeginPart(start_order(run_id=RUN, host="d"), None), 2)
     ((name, failed),) = said
     assert (name, type(failed), failed.attempt) == ("d", PartFailed, 2)
     assert failed.why == f"cannot create the folder {tmp_path}/runs"
-    assert keeper.part is None
+    assert host.part is None
 
 
 def both_attempts() -> tuple[ListedRun, ListedRun]:

@@ -24,7 +24,7 @@ from ipexctl.remote.connection import link_stream
 from ipexctl.remote.facts import read_other_runs
 from ipexctl.remote.restart import core_queue, name_owners
 from ipexctl.remote.restart.core_queue import STARTED, CoreQueue, cpu_list, cpu_mask, read_tickets
-from ipexctl.remote.restart.keeper import Keeper
+from ipexctl.remote.restart.queued_place import QueuedPlace
 from ipexctl.remote.run_files import attempt_lines
 
 REPO = Path(__file__).parents[2]
@@ -296,20 +296,17 @@ def other_user(code: str, *words: str) -> Iterator[Any]:
 
 def test_a_run_that_is_over_gives_its_cpus_to_others_while_its_leader_stays() -> None:
     with queued("run-1", 10.0, "0") as first, queued("run-2", 20.0, "0") as second:
-        part = types.SimpleNamespace(ended=False)
-        keeper = types.SimpleNamespace(
-            queue=first, part=part, alone=False, record=types.SimpleNamespace(end=None),
-            state=types.SimpleNamespace(place=None), set_state=lambda name, value: None,
+        queued_place = types.SimpleNamespace(
+            queue=first, record=types.SimpleNamespace(end=None),
             find_missing=str, find_sleeping=lambda now: [],
         )  # fmt: skip
         first.order = CLAIMS
-        Keeper.look_at_queue(keeper, 1.0)
+        QueuedPlace.look(queued_place, 1.0, alone=False, idle=False)
         assert look(second) == place(using="run-1")
-        keeper.record.end = RunEnded("done", True)
-        Keeper.look_at_queue(keeper, 2.0)
+        queued_place.record.end = RunEnded("done", True)
+        QueuedPlace.look(queued_place, 2.0, alone=False, idle=False)
         assert look(second) == place(using="run-1")  # ranks are being ended
-        part.ended = True
-        Keeper.look_at_queue(keeper, 3.0)
+        QueuedPlace.look(queued_place, 3.0, alone=False, idle=True)
         assert look(second) == place()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ipexctl.common.attempt_record import AttemptBegins, AttemptRuns, RecordLine, RunEnded
 from ipexctl.common.keeper_messages import BeginPart, KeeperOrder, PartCleared
+from ipexctl.remote.restart.host_part import HostPart
 from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.restart.record import RestartRecord
 from tests.made import start_order
@@ -26,13 +27,16 @@ class Hosts:
         written = lambda document: self.done.append(document["kind"])  # noqa: E731
         part: Any = types.SimpleNamespace(attempt=attempt, joined=False, write=written)
         clear = PartCleared(cleared, 0, [], []) if cleared else None
+        host: Any = types.SimpleNamespace(
+            part=part, clearing=0, report=types.SimpleNamespace(cleared=clear),
+            end=lambda why: self.done.append(why),
+            begin=lambda begin, number: self.done.append(("begin", number)),
+        )  # fmt: skip
+        for name in ("has_cleared", "clear", "is_before", "join_hub"):
+            setattr(host, name, types.MethodType(getattr(HostPart, name), host))
         self.keeper: Any = types.SimpleNamespace(
             term=3, led=0.0, alone=True, over=False, record=RestartRecord(["node01", "node02"]),
-            part=part, queue=None,
-            leader=None, clearing=0,
-            state=types.SimpleNamespace(cleared=clear),
-            end_part=lambda why: self.done.append(why),
-            start=lambda begin, number: self.done.append(("start", number)),
+            host=host, queue=None, is_leader=lambda: False,
         )  # fmt: skip
 
     def gets(self, order: KeeperOrder, term: int = 3, lines: list[RecordLine] = RECORD) -> Any:
@@ -62,7 +66,7 @@ def test_a_part_ends_once_for_the_next_attempt() -> None:
 def test_an_attempt_that_runs_here_is_not_started_again(attempt: int, starts: bool) -> None:
     hosts = Hosts(attempt, cleared=1)
     Keeper.obey(hosts.keeper, KeeperOrder(2, 1, begin=BEGIN), 3, RECORD)
-    assert hosts.done == [("start", 2)] * starts
+    assert hosts.done == [("begin", 2)] * starts
 
 
 def test_a_part_is_told_once_where_its_hub_is_and_not_that_of_another_attempt() -> None:
@@ -79,5 +83,5 @@ def test_the_end_of_the_run_ends_the_part_and_the_keeper_but_not_the_leaders() -
     assert hosts.gets(KeeperOrder(1, 0, end=END)).over
     assert set(hosts.done) == {"the run has ended"}
     leading = Hosts()
-    leading.keeper.leader = object()  # it waits for the others to hear of the end
+    leading.keeper.is_leader = lambda: True  # it waits for the others to hear of the end
     assert not leading.gets(KeeperOrder(1, 0, end=END)).over

@@ -26,7 +26,9 @@ from ipexctl.common.run_events import EndAsked, Exit, Fact, HostLost, Over
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.restart.attempt_part import Part
+from ipexctl.remote.restart.host_part import HostPart
 from ipexctl.remote.restart.keeper import LINGERS, Keeper
+from ipexctl.remote.restart.leading import Leading
 from ipexctl.remote.run_files import journal
 from tests.made import rank_order, start_order
 from tests.soak.test_restart_cases import SAYS
@@ -108,27 +110,27 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
         )
         for n in ("first", "second")
     )
-    keeper = types.SimpleNamespace(
+    host = types.SimpleNamespace(
         laying=threading.Lock(), copies=copies, starter=None, began=0.0,
         is_latest=lambda part: part is second,
     )  # fmt: skip
     begin = BeginPart(start_order(), CheckpointLayout("out/c-7", (1, 3), 5.0, []), tidies=True)
-    Keeper.begin_part(keeper, first, begin, {})
+    HostPart.lay_out_and_start(host, first, begin, {})
     assert done == []
-    Keeper.begin_part(keeper, second, begin, {})
+    HostPart.lay_out_and_start(host, second, begin, {})
     assert done == ["aside", "laid", "forgot", "second", "held"]
 
 
-def unwanted_keeper(**record: object) -> types.SimpleNamespace:
-    """A keeper whose part of attempt 2 is about to begin, or has just begun."""
+def unwanted_host(**record: object) -> types.SimpleNamespace:
+    """A host whose part of attempt 2 is about to begin, or has just begun."""
     made = types.SimpleNamespace(
         record=types.SimpleNamespace(**{"end": None, "cleared": lambda: 1, **record}), part=None,
-        name="a", laying=threading.Lock(), copies=None, starter=None, since={}, next_word=1.0,
-        state=HostReport(), ended=list[str](),
+        laying=threading.Lock(), copies=None, starter=None, since={},
+        report=HostReport(), ended=list[str](),
     )  # fmt: skip
-    made.end_part = made.ended.append
-    for name in ("is_latest", "is_unwanted", "set_state"):
-        setattr(made, name, types.MethodType(getattr(Keeper, name), made))
+    made.end = made.ended.append
+    for name in ("is_latest", "is_unwanted", "set"):
+        setattr(made, name, types.MethodType(getattr(HostPart, name), made))
     return made
 
 
@@ -144,14 +146,14 @@ def test_a_part_that_is_ready_after_its_attempt_has_ended_is_ended_and_one_to_co
     record: dict[str, object], is_unwanted: bool
 ) -> None:
     """The order to end came when it had no supervisor that could be asked."""
-    made = unwanted_keeper(**record)
-    Keeper.hear(made, "a", PartReady(2, 40000))
-    assert (made.state.ready, bool(made.ended)) == (PartReady(2, 40000), is_unwanted)
+    made = unwanted_host(**record)
+    Keeper.hear(types.SimpleNamespace(host=made), "a", PartReady(2, 40000))
+    assert (made.report.ready, bool(made.ended)) == (PartReady(2, 40000), is_unwanted)
     begun = list[object]()
     made.part = types.SimpleNamespace(
         order=start_order(), attempt=2, ended=False, checkpoints=0, begin=begun.append
     )
-    Keeper.begin_part(made, made.part, BeginPart(start_order(), None), {})
+    HostPart.lay_out_and_start(made, made.part, BeginPart(start_order(), None), {})
     assert (bool(begun), made.part.ended) == (not is_unwanted, is_unwanted)
 
 
@@ -170,10 +172,11 @@ def test_a_file_from_before_the_run_is_not_put_aside(tmp_path: Path) -> None:
     for name, written in (("sent.pt", 1e9), ("half.pt", time.time() + 5)):
         (work / name).write_text(name)
         os.utime(work / name, (written, written))
-    made.part = types.SimpleNamespace(
+    host = made.host
+    host.part = types.SimpleNamespace(
         order=asked, attempt=2, checkpoints=0, begin=lambda starter: None
     )
-    made.begin_part(made.part, BeginPart(asked, None, tidies=True), {})
+    host.lay_out_and_start(host.part, BeginPart(asked, None, tidies=True), {})
     assert [path.name for path in work.glob("*.pt")] == ["sent.pt"]
 
 
@@ -184,16 +187,14 @@ def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() 
         leads=lambda: True,
         nodes=dict.fromkeys("abc"),
         propose=lambda *line: wanted.append(line),
+        tick=lambda connected: None,
     )
-    keeper = types.SimpleNamespace(
-        name="a",
-        leader=types.SimpleNamespace(tick=lambda *_: AttemptRuns(1), orders=lambda _: {}),
-        record=types.SimpleNamespace(term=4, lines=[]), said={}, orders={},
-        led_term=4, ordered=0, wanted=0.0, next_order=9.0,
-    )  # fmt: skip
-    Keeper.lead_run(keeper, member, 1.0, set())
+    leading = Leading(start_order(), member, types.SimpleNamespace(term=4, lines=[]))
+    leading.leader = types.SimpleNamespace(tick=lambda *_: AttemptRuns(1), orders=lambda _: {})
+    leading.term = 4
+    leading.turn(1.0, set(), {})
     assert wanted == []
-    Keeper.lead_run(keeper, member, 1.0, {"b"})
+    leading.turn(1.0, {"b"}, {})
     assert wanted == [(AttemptRuns(1), 4)]
 
 
@@ -205,14 +206,13 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
         raise queue.Empty
 
     keeper = types.SimpleNamespace(
-        inbox=types.SimpleNamespace(get=nothing), connected=set, member=None,
-        restart_plan=types.SimpleNamespace(lease=12.0), led=100.0, turned=100.0,
+        inbox=types.SimpleNamespace(get=nothing), leading=None, queue=None,
+        links=types.SimpleNamespace(connected=set),
+        plan=types.SimpleNamespace(lease=12.0), led=100.0, turned=100.0,
         starter=types.SimpleNamespace(has_ended=lambda: False), over=False, alone=False,
-        state=HostReport(),
-        record=types.SimpleNamespace(end=None, attempts=[1]), leader=None, name="a",
-        end_part=done.append,
-        note_record=lambda: None, look_at_part=lambda now: None, speak=lambda now, there: None,
-        look_at_queue=lambda now: None, is_last_attempt=lambda: False,
+        host=types.SimpleNamespace(report=HostReport(), look=lambda now: None, end=done.append),
+        record=types.SimpleNamespace(end=None, attempts=[1]), is_leader=lambda: False, name="a",
+        note_record=lambda: None, speak=lambda now, there: None, is_last_attempt=lambda: False,
     )  # fmt: skip
     keeper.look_for_leader = lambda now: Keeper.look_for_leader(keeper, now)
     for now[0] in (100.2, 125.0, 126.0, 128.0):  # it is frozen for 25 s
@@ -225,10 +225,11 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
 
 def test_ranks_that_no_host_may_start_again_go_on_without_a_leader() -> None:
     """A queued run without --restarts, on one of the hosts that it could have."""
-    done, noted, part = list[str](), list[RecordLine](), types.SimpleNamespace()
+    done, noted = list[str](), list[RecordLine]()
+    host = types.SimpleNamespace(report=HostReport(), part=types.SimpleNamespace(), end=done.append)
     keeper = types.SimpleNamespace(
-        restart_plan=types.SimpleNamespace(lease=12.0, restarts=0), led=100.0, over=False,
-        alone=False, state=HostReport(), part=part, leader=None, name="a", end_part=done.append,
+        plan=types.SimpleNamespace(lease=12.0, restarts=0), led=100.0, over=False,
+        alone=False, host=host, is_leader=lambda: False, name="a",
         record=types.SimpleNamespace(end=None, attempts=[1], phase=lambda: "begin"),
         note=noted.append,
     )  # fmt: skip
@@ -239,10 +240,10 @@ def test_ranks_that_no_host_may_start_again_go_on_without_a_leader() -> None:
     keeper.record.phase, keeper.alone, done[:] = lambda: "watch", False, []
     Keeper.look_for_leader(keeper, 5000.0)
     assert (done, keeper.over, noted) == ([], False, [])
-    keeper.state.over = PartOver(1, True, True, [], 9.0, "")
+    host.report.over = PartOver(1, True, True, [], 9.0, "")
     Keeper.look_for_leader(keeper, 5001.0)
     assert (done, keeper.over, noted) == ([], True, [RunEnded("done", True)])
-    keeper.state.over, keeper.part, keeper.over = None, None, False  # others have the ranks
+    host.report.over, host.part, keeper.over = None, None, False  # others have the ranks
     Keeper.look_for_leader(keeper, 5002.0)
     end = noted[-1]
     assert keeper.over and isinstance(end, RunEnded) and end.cut_off
@@ -253,8 +254,8 @@ def test_a_leader_stays_until_the_hosts_that_are_reached_have_ended_and_others_f
 ):
     reached = set[str]()
     keeper = types.SimpleNamespace(
-        name="a", restart_plan=types.SimpleNamespace(hosts=["a", "b", "c"]),
-        ending=0.0, awaited=set(), connected=lambda: set(reached),
+        name="a", plan=types.SimpleNamespace(hosts=["a", "b", "c"]),
+        ending=0.0, awaited=set(), links=types.SimpleNamespace(connected=lambda: set(reached)),
     )  # fmt: skip
 
     def ends(now: float, names: str) -> bool:

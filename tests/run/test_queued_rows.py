@@ -24,7 +24,7 @@ from ipexctl.common.processes import user_name
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import JournalSummary, RunList, RunRow
 from ipexctl.remote.facts.read_other_runs import describe_own_run
-from ipexctl.remote.restart.keeper import WAKES, Keeper
+from ipexctl.remote.restart.queued_place import WAKES, QueuedPlace
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import attempt_lines, journal, queued_runs
 from ipexctl.run.command.ps_table import table_lines
@@ -220,15 +220,15 @@ def test_a_run_that_waits_again_is_after_earlier_ones_that_do_not_yet(host: Host
     lines = [RunQueued(since, RunAbout()) for since in (1000.0, 999.5, 1001.0)]
     runs = [host.add_run(number, line, order=True) for number, line in enumerate(lines, 1)]
     host.add_run(9, RunQueued(900.0, RunAbout()), STOPPED)
-    keeper = SimpleNamespace(
+    place = SimpleNamespace(
         order=start_order(host="node01").replace(woken=True), woke=50.0, base=runs[0],
-        restart_plan=SimpleNamespace(queued=1000.0), runs=str(host.root / "runs"), name="node01",
+        queued=1000.0, runs=str(host.root / "runs"),
     )  # fmt: skip
-    earlier = Keeper.find_sleeping(keeper, 51.0)
+    earlier = QueuedPlace.find_sleeping(place, 51.0)
     assert [(run.since, run.run) for run in earlier] == [(999500, runs[1])]
-    assert Keeper.find_sleeping(keeper, 51.0 + WAKES) == []  # nobody wakes it
-    keeper.order = start_order(host="node01")
-    assert Keeper.find_sleeping(keeper, 51.0) == []
+    assert QueuedPlace.find_sleeping(place, 51.0 + WAKES) == []  # nobody wakes it
+    place.order = start_order(host="node01")
+    assert QueuedPlace.find_sleeping(place, 51.0) == []
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tests.soak.test_partitions import (
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 TIMES = range(int(os.environ.get("IPEXCTL_SOAK_TIMES", "1")))
 MB = 1 << 20
-SAYS = "            self.send(name, HostReported(state))\n"
+SAYS = "            self.send(name, HostReported(report))\n"
 ODD = """            if self.name == "node04":
                 reports = [[], 7, {"over": 3}, {"cleared": {"checkpoints": [7]}}]
                 odd = [{"kind": "HostReported", "report": report} for report in reports]

@@ -21,7 +21,7 @@ if MYPY:
 
     from ipexctl.common.frames import Frames
     from ipexctl.remote.restart.guardian_starter import Starter
-    from ipexctl.remote.restart.keeper import Keeper
+    from ipexctl.remote.restart.host_part import HostPart
 
 BEGINS = 60.0  # seconds for a supervisor to appear
 FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
@@ -29,10 +29,10 @@ NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run'
 
 
 class Part:
-    def __init__(self, keeper: "Keeper", order: StartOrder, attempt: int) -> None:
-        self.keeper, self.order, self.attempt = keeper, order, attempt
+    def __init__(self, host: "HostPart", order: StartOrder, attempt: int) -> None:
+        self.host, self.order, self.attempt = host, order, attempt
         self.run_id = self.order.run_id
-        self.folder = os.path.join(keeper.runs, self.run_id)
+        self.folder = os.path.join(host.runs, self.run_id)
         self.journal = journal.JournalReader(journal.path_of(self.folder, self.order.host))
         self.began = time.monotonic()
         self.facts: "list[Fact]" = []
@@ -61,16 +61,16 @@ class Part:
 
     def listen(self, link: "Frames") -> None:
         """Receive the messages of the guardian and the supervisor of this part."""
-        keeper = self.keeper
+        host = self.host
         while True:
             frame = link.read()
             if frame is None:
                 return
             message = SupervisorMessage.read(frame[0])
             if isinstance(message, EventSent) and isinstance(message.event, run_events.Ready):
-                keeper.take(keeper.name, PartReady(self.attempt, message.event.port))
+                host.deliver(host.name, PartReady(self.attempt, message.event.port))
             elif isinstance(message, StartFailed):
-                keeper.take(keeper.name, PartFailed(self.attempt, message.failure["what"]))
+                host.deliver(host.name, PartFailed(self.attempt, message.failure["what"]))
 
     def look(self, now: float) -> None:
         """Read the journal; check once per second whether supervisor or guardian is alive."""
@@ -120,7 +120,7 @@ class Part:
         self.complete = "" if event.withdrawn else event.name
         self.number = event.number
         if self.checkpoints >= checkpoint_rules.KEPT:
-            self.keeper.copies.release(self.order)
+            self.host.copies.release(self.order)
 
     def vanished(self) -> None:
         """Kill the ranks and note the loss: supervisor and guardian have disappeared."""
