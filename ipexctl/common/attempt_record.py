@@ -38,7 +38,7 @@ class AttemptBegins(RecordLine):
     checkpoint: "Line" = ""  # from which it begins
     kept: bool = False  # checkpoints are copied
     age: "float | None" = None  # of the checkpoint
-    order: "list[int]" = []  # the attempt that wrote it, and its number in that
+    version: "list[int]" = []  # of that: the attempt that wrote it, and its number in that
     skipped: "list[Line]" = []  # newer ones, from which an attempt failed at once, and why
     open: "list[Line]" = []  # checkpoints that were not complete
     away: "Line" = ""  # the last checkpoint, if no host that is reached has it

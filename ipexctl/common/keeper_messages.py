@@ -40,7 +40,7 @@ class KeptCheckpoint(Message):
     """A complete checkpoint of which this host has parts."""
 
     name: str
-    order: "tuple[int, int]"  # attempt, and number in that
+    version: "tuple[int, int]"  # attempt, and number in that
     age: float
     parts: "dict[str, CopiedPart]"  # by the host that wrote it
     held: "list[str]"  # sha of the parts that are intact here
@@ -87,7 +87,7 @@ class CheckpointLayout(Message):
     names with a step and of the plain names."""
 
     name: str
-    order: "tuple[int, int]"
+    version: "tuple[int, int]"
     age: float
     parts: "list[tuple[str, str, int, list[str]]]"  # writer, sha, size of its list, URLs
     key: str = ""  # these three as in Manifest

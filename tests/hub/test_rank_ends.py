@@ -46,8 +46,8 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
         ours.shutdown(socket.SHUT_WR)
         supervisor.ranks.serve_connection(theirs)
     told = []
-    while not supervisor.part.inbox.empty():
-        told.append(supervisor.part.inbox.get()[1])
+    while not supervisor.role.inbox.empty():
+        told.append(supervisor.role.inbox.get()[1])
     records = journal.parse_records(
         journal.read_journal_bytes(journal.path_of(supervisor.dir, "a"))
     )

@@ -21,7 +21,7 @@ from ipexctl.common.run_about import RunAbout
 from ipexctl.remote.run_files import attempt_lines, journal
 
 LINES: list[RecordLine] = [
-    RunQueued(1000.0, RunAbout(command="train.py")), AttemptBegins(1, ["a", "b"], order=[1, 2]),
+    RunQueued(1000.0, RunAbout(command="train.py")), AttemptBegins(1, ["a", "b"], version=[1, 2]),
     KeeperNote("b sent 7"), AttemptEnded(1, True, True, "b: lost", "", ["b"], 9.0, ""),
     RunEnded("done", True),
 ]  # fmt: skip

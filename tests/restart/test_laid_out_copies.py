@@ -72,7 +72,7 @@ def test_any_host_that_laid_it_out_can_give_it(hosts: list[Host]) -> None:
         host.lays_out()
         assert {b: (host.work / "out/c-7" / b).read_bytes() for b in FILES} == FILES
     found = newest_complete_checkpoint({host.name: host.tells() for host in hosts})
-    assert found and found.order == (2, 0) and found.age >= 5.0
+    assert found and found.version == (2, 0) and found.age >= 5.0
     (part,) = found.parts
     assert part[3] == ["a", "b", "c"]
     alone = newest_complete_checkpoint({"c": hosts[2].tells()})

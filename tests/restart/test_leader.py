@@ -204,7 +204,7 @@ def test_an_attempt_that_cannot_read_its_checkpoint_tries_the_one_before_then_th
     assert skipped.startswith("out/c-80: rank 1 on b: FileNotFoundError")
     run.begins("abc")
     run.at(280.0, "abcx")
-    run.kept.append(checkpoint(40).replace(order=(3, 0)))  # as it was laid out
+    run.kept.append(checkpoint(40).replace(version=(3, 0)))  # as it was laid out
     line = fails_from(run, "EOFError: Ran out of input", 5.0, 300.0)
     assert (line.attempt, line.checkpoint, len(line.skipped)) == (4, "", 2)
 

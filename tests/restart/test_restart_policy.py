@@ -203,11 +203,11 @@ def test_the_newest_checkpoint_is_one_of_which_all_parts_are_there() -> None:
     old, new = (1, 7), (2, 1)
     told = {"b": [kept(old, "ab"), kept(new, "b")], "c": [kept(new, "a"), kept(old, "b")]}
     found = newest_complete_checkpoint(told)
-    assert found and (found.name, found.order) == ("c-1", new)
+    assert found and (found.name, found.version) == ("c-1", new)
     assert [(part[0], part[3]) for part in found.parts] == [("a", ["c"]), ("b", ["b"])]
     told["c"] = []  # lost: no host has what `a` wrote last
     found = newest_complete_checkpoint(told)
-    assert found and found.order == old
+    assert found and found.version == old
     assert newest_complete_checkpoint({"b": []}) is None
 
 
@@ -237,11 +237,11 @@ def test_the_newest_of_each_kind_of_name_is_laid_out_together(
 def test_the_copies_of_the_checkpoint_before_stay() -> None:
     rows = [plain((1, 6), "c-6"), plain((1, 7), "c-7"), plain((2, 0), "c-7"), plain((2, 1), "c-8")]
     found = newest_complete_checkpoint({"a": rows})
-    assert found and (found.order, found.needed) == ((2, 1), 2)
+    assert found and (found.version, found.needed) == ((2, 1), 2)
     skips = SkippedCheckpoints()
     skips.same[2, 0] = 1, 7
     found = newest_complete_checkpoint({"a": rows[:3]}, skips=skips)
-    assert found and (found.order, found.needed) == ((2, 0), 1)
+    assert found and (found.version, found.needed) == ((2, 0), 1)
     skips.reasons[1, 7] = "c-7: rank 1: FileNotFoundError"
     found = newest_complete_checkpoint({"a": rows[:3]}, skips=skips)
     assert found and found.name == "c-6"

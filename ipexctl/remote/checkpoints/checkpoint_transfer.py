@@ -53,12 +53,19 @@ class CheckpointCopies:
                 report = copy_requests.report_checkpoint_copies(name, copies)
                 for row in report.manifests:
                     shas = sorted({part.sha for part in row.parts.values()} & set(report.held))
-                    order = attempts[run_id], row.number
+                    version = attempts[run_id], row.number
                     checkpoints.append(
                         KeptCheckpoint(
-                            row.name, order, row.age, row.parts, shas, row.key, row.members, row.gap
+                            row.name,
+                            version,
+                            row.age,
+                            row.parts,
+                            shas,
+                            row.key,
+                            row.members,
+                            row.gap,
                         )
-                    )  # fmt: skip
+                    )
             except (Failure, OSError, ValueError, KeyError):
                 continue  # the other hosts of the run may have it
             if attempts[run_id] == max(attempts.values()):

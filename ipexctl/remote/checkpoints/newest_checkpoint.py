@@ -7,15 +7,15 @@ MYPY = False  # importing typing would cost a host more than the rest of this mo
 if MYPY:
     from collections.abc import Sequence
 
-    Order = tuple[int, ...]  # attempt, and number in that
+    Version = tuple[int, ...]  # attempt, and number in that
 
 
 def newest_complete_checkpoint(
     kept: "dict[str, list[KeptCheckpoint]]",
-    order: "Order | None" = None,
+    version: "Version | None" = None,
     skips: "SkippedCheckpoints | None" = None,
 ) -> "CheckpointLayout | None":
-    """Return the newest checkpoint, or the one of that order, of which each part is on a host in
+    """Return the newest checkpoint, or the one of that version, of which each part is on a host in
     `kept`, or None. The CheckpointLayout has hosts in place of URLs. `kept`: by host; `skips`: the
     SkippedCheckpoints, which are not used.
 
@@ -23,8 +23,8 @@ def newest_complete_checkpoint(
     chosen.
     """
     skips = skips or SkippedCheckpoints()
-    complete = [row for row in list_complete(kept) if not skips.has(row.order)]
-    chosen = next((row for row in complete if order in (None, row.order)), None)
+    complete = [row for row in list_complete(kept) if not skips.has(row.version)]
+    chosen = next((row for row in complete if version in (None, row.version)), None)
     if chosen is None:
         return None
     earlier = complete[complete.index(chosen) + 1 :]
@@ -33,12 +33,12 @@ def newest_complete_checkpoint(
         if kinds_of(row.members) - covered:
             used.append(row)
             covered |= kinds_of(row.members)
-    others = [row for row in earlier if skips.origin(row.order) != skips.origin(chosen.order)]
+    others = [row for row in earlier if skips.origin(row.version) != skips.origin(chosen.version)]
     return chosen.replace(
         parts=[part for row in used for part in row.parts],
         members=list(dict.fromkeys(member for row in used for member in row.members)),
         gap=max(row.gap for row in complete),
-        needed=min(row.order[0] for row in used + others[:1]),
+        needed=min(row.version[0] for row in used + others[:1]),
     )
 
 
@@ -46,19 +46,19 @@ def list_complete(kept: "dict[str, list[KeptCheckpoint]]") -> "list[CheckpointLa
     """Return a CheckpointLayout of each checkpoint of which all parts are there, newest first."""
     checkpoints = {}  # type: dict[tuple[int, int], KeptCheckpoint]
     for copy in (copy for copies in kept.values() for copy in copies):
-        attempt, number = copy.order
+        attempt, number = copy.version
         checkpoints.setdefault((attempt, number), copy)
     shas = {host: {sha for copy in copies for sha in copy.held} for host, copies in kept.items()}
     layouts = []
-    for order in sorted(checkpoints, reverse=True):
-        row, parts = checkpoints[order], []
+    for version in sorted(checkpoints, reverse=True):
+        row, parts = checkpoints[version], []
         for writer, part in sorted(row.parts.items()):
             hosts = [host for host, held in shas.items() if part.sha in held]
             parts.append((writer, part.sha, part.list, hosts))
         if all(part[3] for part in parts):
             members = list(row.members or [row.name])
             layouts.append(
-                CheckpointLayout(row.name, order, row.age, parts, row.key, members, row.gap)
+                CheckpointLayout(row.name, version, row.age, parts, row.key, members, row.gap)
             )
     return layouts
 
@@ -67,12 +67,12 @@ class SkippedCheckpoints:
     """Checkpoints that are not used any more, as an attempt failed at once that began from them."""
 
     def __init__(self) -> None:
-        self.reasons = {}  # type: dict[Order, str]  # order -> what failed
-        self.same = {}  # type: dict[Order, Order]  # of a laid-out copy
+        self.reasons = {}  # type: dict[Version, str]  # version -> what failed
+        self.same = {}  # type: dict[Version, Version]  # of a laid-out copy
 
-    def origin(self, order: "Sequence[int]") -> "Order":
-        """Return the order of the checkpoint of which this one is a copy."""
-        return self.same.get(tuple(order), tuple(order))
+    def origin(self, version: "Sequence[int]") -> "Version":
+        """Return the version of the checkpoint of which this one is a copy."""
+        return self.same.get(tuple(version), tuple(version))
 
-    def has(self, order: "Sequence[int]") -> bool:
-        return self.origin(order) in self.reasons
+    def has(self, version: "Sequence[int]") -> bool:
+        return self.origin(version) in self.reasons

@@ -1,4 +1,4 @@
-"""The two roles of a run's supervisors: Hub on the first host decides, Spoke on the others reports.
+"""The roles of a run's supervisors: Hub on the first host decides, HubSpoke on others reports.
 
 Nothing here waits for the commands that watch the run.
 """
@@ -291,7 +291,7 @@ class Hub:
 
 
 class HubSpoke:
-    """The part of every other supervisor: it reports to the hub."""
+    """The role of every other supervisor: it reports to the hub."""
 
     def __init__(self, supervisor: "Supervisor", order: "StartOrder") -> None:
         self.supervisor = supervisor
@@ -325,7 +325,7 @@ class HubSpoke:
             self.supervisor.stop(why)
 
     def look_at_other_end(self, lease: float) -> None:
-        """End this part of the run if its hub is lost."""
+        """End this part of the run if its hub is lost; Supervisor.watch_lease calls it."""
         now = time.monotonic()
         silence = now - self.link.heard(self.hub)
         if self.link.was_connected():

@@ -1,8 +1,8 @@
 """The program that mpirun starts for every rank and instead of ssh, and the final sweep.
 
-As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the
+As a program: asks the supervisor on this host (Unix socket, folder 0700) for its orders, starts the
 user's script with its output going straight to the rank's own file, and reports how it ended. The
-script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent has ended.
+script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the supervisor has.
 With the argument LAUNCH mpirun starts it instead of ssh: see `launch`.
 
 Every rank imports this, so it uses the C modules `_socket` and `_signal`, and marshal: 1 ms of
@@ -64,7 +64,7 @@ def main(rank: "int | None", local_rank: "int | None") -> int:
     link, reader = greet_supervisor({"hello": "rank", "rank": rank, "local": local_rank})
     orders = reader.next()
     if orders is None or "refused" in orders:
-        why = (orders or {}).get("refused", "the agent has ended")
+        why = (orders or {}).get("refused", "the supervisor has ended")
         sys.stderr.write("ipexctl rank: %s\n" % why)
         return 125
     set_subreaper()
@@ -78,7 +78,7 @@ def main(rank: "int | None", local_rank: "int | None") -> int:
         # when this process exits, MPI ends all ranks: wait until the first failure is recorded
         reply = {}  # type: Message
         while "noted" not in reply:
-            reply = reader.next() or {"noted": "the agent has ended"}
+            reply = reader.next() or {"noted": "the supervisor has ended"}
         if reply.get("ok"):
             return 0  # if Python aborted after the script was done, MPI must not end the others
     except OSError:
@@ -115,7 +115,7 @@ def start_all(places: "list[str]") -> int:
         _, status = os.wait()
         worst = max(worst, os.WEXITSTATUS(status) if os.WIFEXITED(status) else KILLED)
     if worst == KILLED:
-        time.sleep(1.0)  # the agent waits before it reports a killed rank: that report comes first
+        time.sleep(1.0)  # supervisors wait before they report a killed rank: that comes first
     return worst
 
 
@@ -153,13 +153,13 @@ def supervise_script(orders: "Message", reader: "Messages", link: "socket.socket
         if wake_out in ready:
             os.read(wake_out, 512)
         if link in ready and not forward_signals(reader, pid):
-            # the agent has ended, and with it the command that requested this run
+            # the supervisor has ended, and with it the run on this host
             signal_group(pid, signal.SIGKILL)
             watched = [wake_out]
 
 
 def forward_signals(reader: "Messages", pid: int) -> bool:
-    """Forward signals that the agent orders. Return False when the agent has ended."""
+    """Forward signals that the supervisor orders. Return False when it has ended."""
     while True:
         message = reader.next()
         if message is None:
@@ -266,7 +266,7 @@ def signal_group(pid: int, number: int) -> None:
             pass
 
 
-# --- small parts, also used by the agent ----------------------------------------
+# --- small parts, also used by supervisors and guardians ----------------------------------------
 
 
 class Messages:

@@ -58,7 +58,7 @@ LOOK = 0.25
 LAST_WORDS = 2.0
 LINGERS = 8.0  # seconds for which the leader stays, until the others know of the end
 REPEATS = 2.0  # seconds until a report is sent again
-ALONE = 5.0  # seconds beyond the lease without a leader
+ALONE = 5.0  # seconds beyond the lease without a leader: less than FENCE in leader.py
 LOST = 600.0  # seconds without a leader, until this keeper ends
 FOREVER = float("inf")  # a queued run waits until its hosts are back
 SMALLER = "not more than half of the voters are reached from %s"
@@ -275,6 +275,7 @@ class Keeper:
             self.record.fold(line)
         if self.queue is not None and order.queue:
             self.queue.queue.order = order.queue
+        # one of these: `hub` is set as long as ranks run, so what may come beside it goes above
         if order.end:
             self.host.end("the run has ended")
             self.over = not self.is_leader()

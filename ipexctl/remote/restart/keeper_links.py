@@ -24,13 +24,13 @@ class KeeperLinks:
     ) -> None:
         voters = [place[0] for place in plan.places]
         earlier = voters[: voters.index(name)] if name in voters else voters
-        self.hub = None  # type: hub_link.HubListener | None
+        self.listener = None  # type: hub_link.HubListener | None
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
         later = [host for host in plan.hosts if host not in earlier and host != name]
         if name in voters and later:
             _, address, port = plan.places[voters.index(name)]
-            self.hub = hub_link.HubListener(later, keys, deliver, renews=True)
-            self.hub.listen(address, (port, port))
+            self.listener = hub_link.HubListener(later, keys, deliver, renews=True)
+            self.listener.listen(address, (port, port))
         for voter, address, port in plan.places[: len(earlier)]:
             spoke = hub_link.Spoke(name, voter, keys, partial(deliver, voter), renews=True)
             spoke.connect(address, port)
@@ -40,16 +40,16 @@ class KeeperLinks:
         """Send a message to a host if it is connected; reports and orders are sent again."""
         if name in self.spokes:
             self.spokes[name].send(message.document())
-        elif self.hub is not None:
-            self.hub.send(name, message.document())
+        elif self.listener is not None:
+            self.listener.send(name, message.document())
 
     def connected(self) -> "set[str]":
         reached = {name for name, spoke in self.spokes.items() if spoke.connected()}
-        return reached | (self.hub.connected() if self.hub is not None else set())
+        return reached | (self.listener.connected() if self.listener is not None else set())
 
     def close(self, last_words: float = 0.0) -> None:
         """Close all connections, each at the latest after so many seconds for what is unsent."""
-        for link in [self.hub, *self.spokes.values()]:
+        for link in [self.listener, *self.spokes.values()]:
             if link is not None:
                 if last_words:
                     link.flush(last_words)

@@ -1,7 +1,7 @@
 """Decides when a run is started again. No I/O, no clock: `now` is given.
 
-One of the voters leads. Each host tells it how its part of the run is (`mine`, keeper.py). What the
-leader wants, it puts into the record; what is in the record, it orders.
+One of the voters leads. Each host tells it how its part of the run is (`HostReport`, host_part.py).
+What the leader wants, it puts into the record; what is in the record, it orders.
 """
 
 from ipexctl.common.addresses import peer_url
@@ -45,7 +45,9 @@ if MYPY:
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
 CLEAR = 25.0  # for the hosts to end what is left
 HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no other does
-FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
+# Beyond the lease, until a host that is not heard has ended its ranks: its keeper does after ALONE
+# (keeper.py), the guardian of a frozen supervisor after PATIENCE (run/guardian.py). Not less.
+FENCE = 7.0
 SHOWN = 3  # earlier runs that are named
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 
@@ -235,7 +237,7 @@ class Leader:
             checkpoint=name,
             kept=self.restart_plan.kept,
             age=newest.age if newest else None,
-            order=list(newest.order) if newest else [],
+            version=list(newest.version) if newest else [],
             skipped=list(skips.reasons.values()),
             open=sorted(open_names, key=lambda path: (step_of(path) or 0, path)),
             away="" if newest else record.complete,
@@ -249,8 +251,8 @@ class Leader:
         if len(record.in_vain()) > len(self.names):
             texts = [ending.why, "no attempt began", advise_fewer(reliable)]
             return "; ".join(filter(None, texts))
-        errors = [(begins.error, skips.origin(begins.order)) for begins in record.attempts[1:]]
-        errors.append((ending.error, skips.origin(newest.order if newest else ())))
+        errors = [(begins.error, skips.origin(begins.version)) for begins in record.attempts[1:]]
+        errors.append((ending.error, skips.origin(newest.version if newest else ())))
         return restart_policy.why_same_again(ending, errors[-2:])
 
     def is_fenced(self, now: float, cleared: "Iterable[str]") -> bool:
@@ -268,11 +270,11 @@ class Leader:
         """Return whether no host that is reached has the last checkpoint that was complete: a copy
         of the one from which the attempt began is no substitute."""
         record = self.record
-        if not record.complete or (record.order and skips.has(record.order)):
+        if not record.complete or (record.version and skips.has(record.version)):
             return False
         if newest is None:
             return True
-        return newest.order[1] == LAID_OUT and newest.order < record.order
+        return newest.version[1] == LAID_OUT and newest.version < record.version
 
     def wait_for_checkpoint(
         self, now: float, reached: "set[str]"
@@ -463,7 +465,9 @@ class Leader:
         layout = None
         if line.checkpoint:
             checkpoints = {host: part.checkpoints for host, part in cleared.items()}
-            layout = newest_complete_checkpoint(checkpoints, tuple(line.order), self.record.skips())
+            layout = newest_complete_checkpoint(
+                checkpoints, tuple(line.version), self.record.skips()
+            )
             if layout is None:
                 return  # the hosts have not told this leader yet
             for *_, givers in layout.parts:

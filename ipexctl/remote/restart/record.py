@@ -29,7 +29,7 @@ class RestartRecord:
         self.stopped = ""
         self.end = None  # type: RunEnded | None
         self.complete = ""  # the last checkpoint that is known to be complete
-        self.order = ()  # type: tuple[int, ...]  # of that: attempt, and number in it
+        self.version = ()  # type: tuple[int, ...]  # of that: attempt, and number in it
         if hosts:
             self.fold(AttemptBegins(1, list(hosts)))
 
@@ -58,7 +58,7 @@ class RestartRecord:
         if isinstance(line, AttemptBegins):
             self.attempts.append(line)
             self.complete = line.checkpoint or self.complete
-            self.order = tuple(line.order) or self.order
+            self.version = tuple(line.version) or self.version
         elif isinstance(line, AttemptRuns):
             self.running = line.attempt
         elif isinstance(line, AttemptSucceeded):
@@ -66,7 +66,7 @@ class RestartRecord:
         elif isinstance(line, AttemptEnded):
             self.endings.append(line)
             if line.complete:
-                self.complete, self.order = line.complete, (line.attempt, line.number)
+                self.complete, self.version = line.complete, (line.attempt, line.number)
         elif isinstance(line, StopNoted):
             self.stopped = line.by
         elif isinstance(line, RunEnded):
@@ -106,14 +106,14 @@ class RestartRecord:
         skips, failed_at_once = SkippedCheckpoints(), False
         for number, ending in enumerate(self.endings):
             begins = self.attempts[number]
-            if not begins.order:
+            if not begins.version:
                 failed_at_once = False
                 continue
-            skips.same[begins.attempt, LAID_OUT] = skips.origin(begins.order)
+            skips.same[begins.attempt, LAID_OUT] = skips.origin(begins.version)
             is_repeated = number > 0 and self.endings[number - 1].error == ending.error
             before, failed_at_once = failed_at_once, restart_policy.failed_at_once(ending)
             if failed_at_once and (before or not is_repeated):
-                skips.reasons[skips.origin(begins.order)] = "%s: %s" % (
+                skips.reasons[skips.origin(begins.version)] = "%s: %s" % (
                     begins.checkpoint,
                     ending.why,
                 )

@@ -29,7 +29,9 @@ if MYPY:
     from ipexctl.common.frames import Frames
 
 LOOK = 1.0
-PATIENCE = 7.0  # seconds after the time at which a supervisor counts as lost until it is killed
+# Seconds after the time at which a supervisor counts as lost until it is killed: not more than
+# FENCE in restart/leader.py.
+PATIENCE = 7.0
 
 
 def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None) -> None:

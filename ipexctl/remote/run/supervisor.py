@@ -126,8 +126,8 @@ class Supervisor:
         self.ending_since = None  # type: float | None  # when that was decided
         self.over = False
         self.survivors = None  # type: list[int] | None
-        self.part: "hub.Hub | hub.HubSpoke"
-        self.part = hub.Hub(self, order.run) if order.run else hub.HubSpoke(self, order)
+        self.role: "hub.Hub | hub.HubSpoke"
+        self.role = hub.Hub(self, order.run) if order.run else hub.HubSpoke(self, order)
 
     # -- life --
 
@@ -149,7 +149,7 @@ class Supervisor:
         shared_inputs = self.plan.run.inputs if self.plan.run else {}
         self.add(InputsNoted(dict(self.plan.inputs, **shared_inputs)))
         try:
-            port = self.part.begin()
+            port = self.role.begin()
             self.watchers.add(self.starter)
             start_thread(self.ranks.accept, listener)
             start_thread(self.watch_lease)
@@ -165,7 +165,7 @@ class Supervisor:
             self.report(run_events.Ready(port))
             self.emit(run_events.Ready(port))
             survivors = len(self.end(self.orders()))
-            outcome = self.part.finish(survivors)
+            outcome = self.role.finish(survivors)
             exchanged, pace = self.traffic.last_report(), self.pace.last_minute()
             report = PartReport(survivors, self.logs, outcome, exchanged, pace=pace)
             self.watchers.tell_last(SupervisorDone(report))
@@ -177,7 +177,7 @@ class Supervisor:
         is_starter = watcher is self.starter
         if order is None:
             if is_starter:
-                self.part.starter_gone("the connection to ipexctl ended")
+                self.role.starter_gone("the connection to ipexctl ended")
             return
         if is_starter:
             self.last_heard = time.monotonic()
@@ -186,7 +186,7 @@ class Supervisor:
         elif isinstance(order, watch_orders.EndPart):
             self.stop("ended")
         else:
-            self.part.ask(order)
+            self.role.ask(order)
 
     def stop(self, why: str) -> None:
         self.stopped = self.stopped or why
@@ -284,7 +284,7 @@ class Supervisor:
 
     def report(self, event: run_events.Event) -> None:
         """Report an event to the hub."""
-        self.part.report(event)
+        self.role.report(event)
 
     def emit(self, event: run_events.Event) -> None:
         """Send an event to all watchers; the run does not wait for them."""
@@ -296,7 +296,7 @@ class Supervisor:
             if now - (self.busy_since or now) < self.lease:
                 self.pulse[0] = (self.pulse[0] + 1) % 256
             if not self.stopped:
-                self.part.look_at_other_end(self.lease)
+                self.role.look_at_other_end(self.lease)
             time.sleep(0.5)
 
     def end(self, why: str) -> "list[int]":
