@@ -174,6 +174,31 @@ def test_a_checkpoint_that_is_always_being_written_is_noted_once(hub, monkeypatc
     assert note.startswith("out/last.pt is not copied: in the last minute no version of it")
 
 
+def test_of_complete_checkpoints_that_are_not_copied_the_copier_says_nothing(hub, monkeypatch):
+    """The hub has said why: a host that was to have the copies copies no more."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    hub.worker.progress, seen = now[0], []
+    for step in range(100):
+        (hub.work / f"out/c-{step}.pt").write_bytes(b"x")
+        seen += hub.looks(1)
+        now[0] += 2.0
+    assert any(isinstance(message, PartFound) for message in seen)
+    assert not [message for message in seen if isinstance(message, CopierNote)]
+
+
+def test_names_that_differ_by_their_step_are_noted_as_one(hub, monkeypatch):
+    now, notes = [1000.0], []
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    hub.worker.progress, hub.worker.habits.says_done = now[0], True
+    for step in range(100):
+        (hub.work / f"out/c-{step}.pt").write_bytes(b"x")
+        notes += [m.text for m in hub.looks(1) if isinstance(m, CopierNote)]
+        now[0] += 2.0
+    (note,) = notes
+    assert "no checkpoint was complete in the last minute" in note
+
+
 def test_what_is_written_beside_a_laid_out_pair_makes_a_pair_again(hub):
     """Only one of the two is written: the other one stays what it was."""
     for name in ("config", "model"):

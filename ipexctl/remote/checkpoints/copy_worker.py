@@ -91,7 +91,8 @@ class Worker:
         self.written = b""  # the text of the file
         self.pending = []  # type: list[str]  # parts of the checkpoint that is being copied
         self.number = 0  # of that
-        self.noted = set()  # type: set[str]  # texts that the hub was told
+        self.noted = set()  # type: set[str]  # texts that the hub was told, or what they are about
+        self.rewritten = set()  # type: set[str]  # keys of those that changed while they were copied
         existing = checkpoint_files.found_in(self.folder, self.patterns)
         with_files: "Members" = {name: files for name, files in existing.items() if files}
         self.old = checkpoint_files.files_of_checkpoint(with_files) or {}
@@ -231,20 +232,33 @@ class Worker:
         if key == checkpoint_names.PLAIN and len(members) > 1:
             self.note(TOGETHER % list_names(members))
 
-    def note(self, text: str) -> None:
-        if text not in self.noted:
-            self.noted.add(text)
+    def note(self, text: str, about: str = "") -> None:
+        """Tell the hub, once for each text, or for what it is about."""
+        if (about or text) not in self.noted:
+            self.noted.add(about or text)
             self.say(CopierNote(text))
 
     def note_progress(self, now: float) -> None:
-        """Note once that what is written has not become complete for a minute, and what helps."""
+        """Note, once for all names that differ by their step, that what is written has not become
+        complete for a minute, and what helps."""
         if not self.waiting or self.pending:
             self.progress = now
-        elif now - self.progress > UNFINISHED:
-            label, _, _, written, why = max(self.waiting.values(), key=lambda row: row[3])
+            return
+        changing, unfinished = {}, {}
+        for key, row in self.waiting.items():
+            if row[-1] == WRITTEN or key in self.rewritten:
+                changing[key] = row
+            elif row[-1] != NOT_COPIED:
+                unfinished[key] = row
+            else:
+                return  # the hub says why a complete one is not copied
+        if now - self.progress > UNFINISHED:
+            rows = unfinished or changing  # of those, a new one may just be written
+            key, row = max(rows.items(), key=lambda item: item[1][3])
+            label, _, _, written, why = row
             if time.time() - written < UNFINISHED:
-                is_rewritten = why in (WRITTEN, NOT_COPIED)
-                self.note(REWRITTEN % label if is_rewritten else INCOMPLETE % (label, why))
+                text = INCOMPLETE % (label, why) if unfinished else REWRITTEN % label
+                self.note(text, about=checkpoint_names.checkpoint_series(key))
 
     def write_pending(self) -> None:
         """Write the list of checkpoints that are not copied yet, if it has changed."""
@@ -292,11 +306,13 @@ class Worker:
         self.begin(order.number)
         members, found = self.find_written().get(order.name, ({}, {}))
         if not found or stamp_of(found) != order.stamp:
+            self.rewritten.add(order.name)
             raise Changed
         files = {path: info for path, info in found.items() if path not in order.without}
         size = sum(size for size, _, _ in files.values())
         sha = self.copies.keep(self.folder, files)
         if self.find_written().get(order.name) != (members, found):
+            self.rewritten.add(order.name)
             raise Changed
         self.pending.append(sha)
         length = os.path.getsize(self.copies.path(sha))
