@@ -5,7 +5,7 @@ what it orders them. The supervisors pass both on.
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.common.message import Variant
 
-COPY_WORKER = "checkpoints.copy_worker.work"  # supervisors import it by name
+COPY_WORKER = "checkpoints.copy_worker.work"  # its guardian imports it by name
 
 
 class CopierEvent(Variant):
@@ -26,7 +26,7 @@ class CopierNote(CopierEvent):
 
 
 class CopierEnded(CopierEvent):
-    """The host's copy processes have ended; its supervisor reports that."""
+    """The host's copy process has ended; its supervisor reports that."""
 
 
 class PartFound(CopierEvent):

@@ -24,6 +24,7 @@ from ipexctl.common.copy_messages import (
     WriteManifest,
 )
 from ipexctl.remote.checkpoints import copy_link, copy_requests, copy_worker
+from ipexctl.remote.checkpoints.checkpoint_files import found_in
 from ipexctl.remote.checkpoints.copy_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
 from tests.made import start_order
@@ -41,7 +42,8 @@ class Hub:
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(0.0)
         asked = start_order(cwd=str(self.work), checkpoints=["out/c-*", "out/*.pt"])
-        self.worker = Worker(asked, str(tmp_path / "runs" / RUN / "copies" / "a"), theirs)
+        folder = str(tmp_path / "runs" / RUN / "copies" / "a")
+        self.worker = Worker(asked, folder, theirs, found_in(asked.cwd, asked.checkpoints))
         self.worker.copies.make()
 
     def said(self):
@@ -207,7 +209,8 @@ def test_what_is_written_beside_a_laid_out_pair_makes_a_pair_again(hub):
     order = start_order(cwd=str(hub.work), checkpoints=["out/*.pt"])
     hub.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     hub.link.settimeout(0.0)
-    hub.worker = Worker(order, hub.worker.copies.folder, theirs)
+    existing = found_in(order.cwd, order.checkpoints)
+    hub.worker = Worker(order, hub.worker.copies.folder, theirs, existing)
     hub.worker.habits.usual.clear()
     assert hub.looks(3) == []
     zipped(hub.work / "out/model.pt", 5000)

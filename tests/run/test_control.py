@@ -431,3 +431,24 @@ def test_of_long_words_of_a_process_only_the_first_are_read(
         assert tolerant_reads.read_text(words_of).count("x" * 100_000) == 10
         monkeypatch.undo()
     assert sizes[0] == 4096 and sum(sizes[1:]) > 1_000_000
+
+
+def test_the_memory_of_a_run_includes_what_its_guardian_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "data = bytearray(50 << 20); print(len(data), flush=True); input()"
+    started = [
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for words in (["cat"], [sys.executable, "-c", text])
+    ]
+    try:
+        supervisor, other = started
+        assert other.stdout is not None and other.stdout.readline()
+        table = {child.pid: ("S", os.getpid()) for child in started}
+        assert read_other_runs.measure_run_usage(supervisor.pid, table)["memory"] < 50 << 20
+        own = Path("/proc/self/comm").read_text().strip()
+        monkeypatch.setattr(rank_wrapper, "GUARDIAN", own)
+        assert read_other_runs.measure_run_usage(supervisor.pid, table)["memory"] > 50 << 20
+    finally:
+        for child in started:
+            child.communicate(timeout=60)

@@ -17,7 +17,7 @@ import pytest
 
 from ipexctl.common.attempt_record import AttemptEnded
 from ipexctl.lab import Lab
-from ipexctl.remote.checkpoints.copy_link import RESTARTER, WORKER
+from ipexctl.remote.checkpoints.copy_link import WORKER
 from ipexctl.remote.rank.rank_wrapper import GUARDIAN, SUPERVISOR
 from ipexctl.remote.restart.keeper import NAME as KEEPER
 from tests.soak import test_partitions
@@ -26,7 +26,7 @@ from tests.soak.test_partitions import Hosts
 pytestmark = pytest.mark.soak
 CASES = int(os.environ.get("IPEXCTL_SOAK_KILLS", "1"))
 KILLS = 25
-PROCESSES = (KEEPER, KEEPER, SUPERVISOR, GUARDIAN, RESTARTER, WORKER)
+PROCESSES = (KEEPER, KEEPER, SUPERVISOR, GUARDIAN, WORKER, WORKER)
 STEPS = 2200
 lab = test_partitions.lab
 

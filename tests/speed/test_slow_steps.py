@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from ipexctl.remote.rank import socket_table
-from ipexctl.remote.run.last_minute import Pace
+from ipexctl.remote.run.last_minute import Pace, Programs
 from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.output.slow_rank import Slow
@@ -202,6 +203,21 @@ def test_the_last_minute_begins_with_the_first_exchange():
     }
     pace.samples = deque(list(pace.samples)[:1])
     assert pace.last_minute()["ranks"] == {}
+
+
+def test_what_the_guardian_started_is_no_other_program():
+    programs, us, guardian = Programs(), os.getpid(), os.getppid()
+    ours, other = max(us, guardian) + 1, max(us, guardian) + 2
+    for ticks in (0, 100, 200):
+        table = {
+            guardian: ("ipexctl-guard", 1, ticks), us: ("ipexctl-run", guardian, ticks),
+            ours: ("ipexctl-copy", guardian if ticks < 200 else 1, ticks),
+            other: ("make", 1, ticks),
+        }  # fmt: skip
+        if ticks == 200:
+            del table[guardian]  # it was killed
+        programs.look(1.0 + ticks, table)
+    assert [name for name, _ in programs.top()] == ["make"]
 
 
 def test_the_kernel_counts_how_long_data_is_on_its_way():

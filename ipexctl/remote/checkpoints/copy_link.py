@@ -1,13 +1,16 @@
-"""The supervisor's end of the process that copies checkpoints (copy_worker.py).
+"""Both ends of the process that copies checkpoints (copy_worker.py): the guardian of the run starts
+it, and the supervisor passes messages on between it and the hub.
 
-A process of its own at the lowest priority: hashing and TLS would delay the supervisor. It is
-forked before the supervisor has threads, and ends with it.
+A process of its own at the lowest priority: hashing and TLS would delay the supervisor. It ends
+with the supervisor, also if there is no guardian any more.
 """
 
 import importlib
 import json
+import mmap
 import os
 import select
+import signal
 import socket
 import time
 
@@ -27,28 +30,104 @@ if MYPY:
     from ipexctl.common.message import Message
 
 LIMIT = 1 << 18  # bytes of a message
-RESTARTER, WORKER = "ipexctl-copies", "ipexctl-copy"  # as `ps -o comm` shows them
+WORKER = "ipexctl-copy"  # as `ps -o comm` shows it
 BEGINS = 5.0  # seconds that ranks wait for it, where a disk does not answer
 PAUSE = 2.0  # seconds before a killed worker is replaced
+MEMORY = 16 << 20  # bytes for what a worker notes for the next one; only used ones take memory
+NEVER = float("inf")
+LAST_TURNS = 100  # of 10 ms, for a killed worker to be gone
 
 
-def start_checkpoint_copier(order: StartOrder, run_folder: str) -> "socket.socket | None":
-    """Start the process; return the socket to it, None if the run copies no checkpoints."""
-    if not order.checkpoints:
-        return None
-    folder = os.path.join(run_folder, run_folders.COPIES, os.path.basename(order.host) or "-")
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent = os.getpid()
-    if os.fork() == 0:
+class CopyProcess:
+    """The worker of a run with --checkpoints, as its guardian has it."""
+
+    def __init__(self, order: StartOrder, run_folder: str) -> None:
+        """Make the sockets; called before the supervisor is forked."""
+        self.order = order
+        self.folder = os.path.join(
+            run_folder, run_folders.COPIES, os.path.basename(order.host) or "-"
+        )
+        self.ours = self.theirs = None  # type: socket.socket | None  # of supervisor and worker
+        if order.checkpoints:
+            self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.memory = None  # type: mmap.mmap | None
+        self.pid = 0  # of the worker, 0 while there is none
+        self.due = NEVER  # when it is started
+
+    def supervisors_end(self) -> "socket.socket | None":
+        """Return the socket to the worker, None if the run copies nothing; in the supervisor."""
+        if self.theirs is not None:
+            self.theirs.close()
+        return self.ours
+
+    def begin(self) -> None:
+        """Start the worker, once the supervisor has its end: nobody else may keep that open."""
+        if self.ours is not None:
+            self.ours.close()
+            self.start()
+
+    def start(self) -> None:
+        """Fork the worker; try again after a pause if this host has no room for it now."""
+        self.due = NEVER
         try:
-            rank_wrapper.die_with_parent(parent)
-            rank_wrapper.set_name(RESTARTER)
-            close_files(theirs.fileno())
-            keep_copier_running(order, folder, theirs)
-        finally:
-            os._exit(1)
-    theirs.close()
-    return ours
+            self.memory = self.memory or mmap.mmap(-1, MEMORY)  # shared with all workers
+            self.pid = os.fork()
+        except OSError:
+            self.due = time.monotonic() + PAUSE
+            return
+        if self.pid == 0:
+            try:
+                self.work()
+            finally:
+                os._exit(1)
+
+    def work(self) -> None:
+        """Be the worker, without PDEATHSIG: copying goes on if the guardian is killed."""
+        assert self.theirs is not None
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        rank_wrapper.set_name(WORKER)
+        close_files(self.theirs.fileno())
+        start_thread(end_with_supervisor, self.theirs)
+        # by name: hosts get it only for such a run (run/prepare_hosts.py)
+        copy_worker = importlib.import_module("ipexctl.remote.checkpoints.copy_worker")
+        copy_worker.work(self.order, self.folder, self.theirs, self.memory)
+
+    def wait_time(self, longest: float) -> float:
+        """Return the seconds until `start_if_due` has to be called."""
+        return min(longest, max(0.0, self.due - time.monotonic()))
+
+    def start_if_due(self) -> None:
+        if time.monotonic() >= self.due:
+            self.start()
+
+    def take_end(self, pid: int, status: int) -> None:
+        """Note that a child of the guardian has ended. A worker that was killed, for example for
+        lack of memory, is replaced after a pause."""
+        if pid != self.pid:
+            return
+        self.pid = 0
+        if os.WIFSIGNALED(status):
+            self.due = time.monotonic() + PAUSE
+        elif self.theirs is not None:
+            self.theirs.close()  # the supervisor reports that
+
+    def end(self) -> None:
+        """Kill the worker of a supervisor that has ended, also one that is stopped."""
+        if not self.pid:
+            return
+        os.kill(self.pid, signal.SIGKILL)
+        for _ in range(LAST_TURNS):  # one that waits for a disk ends later
+            if os.waitpid(self.pid, os.WNOHANG)[0]:
+                return
+            time.sleep(0.01)
+
+
+def end_with_supervisor(link: "socket.socket") -> None:
+    """End this process, whatever it does, when the other end of the socket is closed."""
+    hangup = select.poll()
+    hangup.register(link, 0)
+    hangup.poll()
+    os._exit(0)
 
 
 def wait_for_copier(link: "socket.socket") -> None:
@@ -56,24 +135,13 @@ def wait_for_copier(link: "socket.socket") -> None:
     select.select([link], [], [], BEGINS)
 
 
-def keep_copier_running(order: StartOrder, folder: str, link: "socket.socket") -> None:
-    """Start the worker, and again each time it is killed, for example for lack of memory."""
-    # by name: hosts get it only for such a run (run/prepare_hosts.py)
-    copy_worker = importlib.import_module("ipexctl.remote.checkpoints.copy_worker")
-    parent = os.getpid()
-    worker = copy_worker.Worker(order, folder, link)
-    while True:
-        pid = os.fork()
-        if pid == 0:
-            try:
-                rank_wrapper.die_with_parent(parent)
-                rank_wrapper.set_name(WORKER)
-                worker.work()
-            finally:
-                os._exit(1)
-        if not os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
-            return
-        time.sleep(PAUSE)
+def end_copier(link: "socket.socket | None") -> None:
+    """End the worker: what it says after the end of the run here would be lost."""
+    if link is not None:
+        try:
+            link.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
 
 
 def send_packet(link: "socket.socket", message: "Message", flags: int = 0) -> None:

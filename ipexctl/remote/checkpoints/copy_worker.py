@@ -5,9 +5,11 @@ It may be killed at any time: what is on the disk is complete as soon as its nam
 """
 
 import json
+import marshal
 import os
 import select
 import socket
+import struct
 import time
 
 from ipexctl.common import checkpoint_names
@@ -45,6 +47,7 @@ from ipexctl.remote.failure import Failure, bug_document
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
+    import mmap
     from collections.abc import Callable, Iterable
     from typing import Any
 
@@ -71,11 +74,43 @@ REWRITTEN = (
 )
 
 
+LENGTH = struct.Struct("=Q")  # of what a worker has noted for the next one
+
+
+def work(order: "StartOrder", folder: str, link: "socket.socket", memory: "mmap.mmap") -> None:
+    """Run as the worker. `memory` has what the first worker of the run found, if this one replaces
+    it: by now, the ranks may have written files."""
+    existing = read_memory(memory)
+    if existing is None:
+        existing = checkpoint_files.found_in(order.cwd, order.checkpoints)
+        write_memory(memory, existing)
+    Worker(order, folder, link, existing).work()
+
+
+def read_memory(memory: "mmap.mmap") -> "Members | None":
+    size = LENGTH.unpack_from(memory)[0]  # type: int
+    existing = None  # type: Members | None
+    if size:
+        existing = marshal.loads(memory[LENGTH.size : LENGTH.size + size])
+    return existing
+
+
+def write_memory(memory: "mmap.mmap", existing: "Members") -> None:
+    """Note what was there before the ranks; its length last, as this process may be killed."""
+    data = marshal.dumps(existing)
+    if LENGTH.size + len(data) <= len(memory):
+        memory[LENGTH.size : LENGTH.size + len(data)] = data
+        LENGTH.pack_into(memory, 0, len(data))
+
+
 class Worker:
     """Find and copy checkpoints. Files older than the ranks are not checkpoints of this run."""
 
-    def __init__(self, order: "StartOrder", folder: str, link: "socket.socket") -> None:
-        """Take a StartOrder, the folder of copies, and the socket to the supervisor."""
+    def __init__(
+        self, order: "StartOrder", folder: str, link: "socket.socket", existing: "Members"
+    ) -> None:
+        """Take a StartOrder, the folder of copies, the socket to the supervisor, and what matched
+        before the ranks began."""
         self.host, self.keys = order.host, order.keys
         self.folder, self.patterns = order.cwd, order.checkpoints
         self.copies = CopyFolder(folder)
@@ -93,7 +128,6 @@ class Worker:
         self.number = 0  # of that
         self.noted = set()  # type: set[str]  # texts that the hub was told, or what they are about
         self.rewritten = set()  # type: set[str]  # keys of those that changed while they were copied
-        existing = checkpoint_files.found_in(self.folder, self.patterns)
         with_files: "Members" = {name: files for name, files in existing.items() if files}
         self.old = checkpoint_files.files_of_checkpoint(with_files) or {}
         self.habits = writing_habits.WritingHabits(order.checkpoint_gap)

@@ -102,7 +102,12 @@ def measure_run_usage(pid: int, processes: "dict[int, tuple[str, int]]") -> "dic
     """Return what the run of this supervisor uses; memory that processes share is not counted."""
     from ipexctl.remote.rank import rank_wrapper
 
-    descendants = rank_wrapper.find_descendant_pids(pid, processes) if pid in processes else set()
+    guardian = processes[pid][1] if pid in processes else 0
+    if read_text("/proc/%d/comm" % guardian).strip() != rank_wrapper.GUARDIAN:
+        guardian = pid  # it was killed
+    descendants = (
+        rank_wrapper.find_descendant_pids(guardian, processes) if pid in processes else set()
+    )
     wrappers = {p for p in descendants if is_wrapper(p)}
     scripts = {p for p in descendants - wrappers if processes[p][1] in wrappers}
     cpus = set()  # type: set[int]

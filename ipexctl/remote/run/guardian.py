@@ -1,5 +1,6 @@
 """The guardian of a run on its host: it starts the supervisor, kills it if it does not respond for
-too long, and sweeps after it was killed.
+too long, and sweeps after it was killed. With --checkpoints it also starts the process that copies
+them, and replaces it.
 
 It waits at one end of a socket pair; the agent (run_watch.py) has the other. If the agent ends
 before a run has begun, so does the guardian.
@@ -15,6 +16,7 @@ from ipexctl.common.journal_records import FactNoted, PartEnded
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.supervisor_messages import KeeperStarted, StartFailed, SupervisorKilled
 from ipexctl.remote import root_folder, scratch_folder
+from ipexctl.remote.checkpoints.copy_link import CopyProcess
 from ipexctl.remote.failure import Failure, bug_document, failure_document
 from ipexctl.remote.own_process import no_core_dump
 from ipexctl.remote.rank import rank_wrapper
@@ -23,7 +25,6 @@ from ipexctl.remote.run_files import journal, run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    import socket
     from collections.abc import Callable, Iterator
 
     from ipexctl.common.frames import Frames
@@ -52,14 +53,16 @@ def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None
     if order.secret:
         no_core_dump()
     try:
-        life_sign = show_life(order)
+        folder = make_run_folder(order)
+        life_sign = control.open_control_socket(folder, control.guardian_of(order.host))
+        copier = CopyProcess(order, folder)
         scratch = scratch_folder.make_scratch_folder()
     except (OSError, Failure) as e:
         failure = e if isinstance(e, Failure) else supervisor.cannot_write(e, "/tmp")
         report_failure(link, failure_document(failure))
         os._exit(0)
     start_time = time.monotonic()
-    notices = start_notifier(order)  # before this process adopts what it forks
+    notices = start_notifier(order, folder)  # before this process adopts what it forks
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
     pulse = mmap.mmap(-1, 1)  # shared with the supervisor
@@ -69,9 +72,11 @@ def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         life_sign.close()
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
-        become_supervisor(link, order, scratch, pulse, notices)
-    killed = end_of(pid, pulse, order.lease + PATIENCE)
+        become_supervisor(link, order, scratch, pulse, notices, copier)
+    copier.begin()
+    killed = end_of(pid, pulse, order.lease + PATIENCE, copier)
     survivors = rank_wrapper.kill_all(order.run_id, os.getpid()) if killed else []
+    copier.end()
     scratch_folder.remove_scratch_folder(scratch)
     if killed:
         note_end(order, killed, len(survivors), time.monotonic() - start_time)
@@ -86,19 +91,15 @@ def guard_run(link: "Frames", keep: "Callable[[StartOrder], None] | None" = None
     os._exit(0)
 
 
-def show_life(order: StartOrder) -> "socket.socket":
-    """Return the socket that shows that this guardian is alive, until it is closed."""
+def make_run_folder(order: StartOrder) -> str:
     root = root_folder.prepare_root(order.root)
-    folder = root_folder.make_subfolder(root, "runs", run_folders.checked_id(order.run_id))
-    return control.open_control_socket(folder, control.guardian_of(order.host))
+    return root_folder.make_subfolder(root, "runs", run_folders.checked_id(order.run_id))
 
 
-def start_notifier(order: StartOrder) -> "notifier.RunNotices":
+def start_notifier(order: StartOrder, folder: str) -> "notifier.RunNotices":
     """Start the process that runs the command of --notify, on the first host of the run."""
     link, run = None, order.run
     if run is not None and run.notify:
-        top = root_folder.expand_root_path(order.root)
-        folder = os.path.join(top, "runs", run_folders.checked_id(order.run_id))
         link = notifier.fork_notifier(
             run.notify, folder, order.run_id, order.about.name, order.host
         )
@@ -124,11 +125,12 @@ def become_supervisor(
     scratch: str,
     pulse: "mmap.mmap",
     notices: "notifier.RunNotices",
+    copier: CopyProcess,
 ) -> None:
     """Run the supervisor in this forked process, report its failure, and exit."""
     try:
         os.setsid()
-        supervisor.run_supervisor(link, order, scratch, pulse, notices)
+        supervisor.run_supervisor(link, order, scratch, pulse, notices, copier.supervisors_end())
     except Failure as e:
         report_failure(link, failure_document(e))
     except BaseException:
@@ -145,12 +147,13 @@ def report_failure(link: "Frames", error: "dict[str, str]") -> None:
         pass  # the agent has gone
 
 
-def end_of(child: int, pulse: "mmap.mmap", patience: float) -> str:
+def end_of(child: int, pulse: "mmap.mmap", patience: float, copier: CopyProcess) -> str:
     """Return how the child was killed, "" if it ended on its own. Kill it after `patience` seconds
-    without a pulse, except while this process was stopped, too. Also collect orphans."""
+    without a pulse, except while this process was stopped, too. Also collect orphans, and replace
+    a killed copier."""
     last_pulse, silence, last_look, frozen = pulse[0], 0.0, time.monotonic(), ""
     while True:
-        signal.sigtimedwait([signal.SIGCHLD], LOOK)
+        signal.sigtimedwait([signal.SIGCHLD], copier.wait_time(LOOK))
         now = time.monotonic()
         silence, last_look = silence + min(now - last_look, 2 * LOOK), now
         for pid, status in collect_children():
@@ -158,6 +161,8 @@ def end_of(child: int, pulse: "mmap.mmap", patience: float) -> str:
                 death = "was killed (signal %d)" % os.WTERMSIG(status)
                 killed_how = "the supervisor of the run " + (frozen or death)
                 return killed_how if os.WIFSIGNALED(status) else ""
+            copier.take_end(pid, status)
+        copier.start_if_due()
         if pulse[0] != last_pulse:
             last_pulse, silence = pulse[0], 0.0
         elif silence > patience:

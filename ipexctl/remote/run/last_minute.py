@@ -167,6 +167,8 @@ class Programs:
     """The CPU time of programs outside this run, by name."""
 
     def __init__(self) -> None:
+        self.guardian = os.getppid()  # what it started is of this run, too
+        self.ours = set()  # type: set[int]
         self.samples = 0
         self.began = self.ended = 0.0
         self.seen = {}  # type: dict[int, tuple[str, int]]  # pid -> (name, ticks)
@@ -180,7 +182,11 @@ class Programs:
     def look(self, now: float, table: "dict[int, tuple[str, int, int]]") -> None:
         """Add other programs' CPU time. `table`: pid -> (name, parent, ticks)."""
         ours = with_ancestors(os.getpid(), table) | find_descendants(os.getpid(), table)
-        others = {pid: (name, ticks) for pid, (name, _, ticks) in table.items() if pid not in ours}
+        ours |= find_descendants(self.guardian, table)
+        self.ours = ours | (self.ours & set(table))  # also after the guardian was killed
+        others = {
+            pid: (name, ticks) for pid, (name, _, ticks) in table.items() if pid not in self.ours
+        }
         for pid, (name, ticks) in others.items():
             if self.began:  # a process that is new since the last look counts in full
                 old_ticks = self.seen.get(pid, (name, 0))[1]

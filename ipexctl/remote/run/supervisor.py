@@ -60,6 +60,7 @@ from ipexctl.remote.run_files import journal, run_folders
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     import mmap
+    import socket
     from typing import Any
 
     from ipexctl.common.frames import Frames
@@ -70,10 +71,16 @@ if MYPY:
 
 
 def run_supervisor(
-    link: "Frames", order: StartOrder, scratch: str, pulse: "mmap.mmap", notices: "RunNotices"
+    link: "Frames",
+    order: StartOrder,
+    scratch: str,
+    pulse: "mmap.mmap",
+    notices: "RunNotices",
+    copier: "socket.socket | None",
 ) -> None:
-    """Supervise this host's part of a run until it is over. The guardian watches `pulse`."""
-    supervisor = Supervisor(link, order, scratch, pulse, notices)
+    """Supervise this host's part of a run until it is over. The guardian watches `pulse`, and has
+    started the process at the other end of `copier`, if the run has one."""
+    supervisor = Supervisor(link, order, scratch, pulse, notices, copier)
     try:
         supervisor.serve()
     finally:
@@ -88,14 +95,12 @@ class Supervisor:
         scratch: str,
         pulse: "mmap.mmap",
         notices: "RunNotices",
+        copier: "socket.socket | None" = None,
     ) -> None:
-        self.pulse, self.notices = pulse, notices
+        self.pulse, self.notices, self.copier = pulse, notices, copier
         self.run_id = run_folders.checked_id(order.run_id)
         root = root_folder.prepare_root(order.root)
         self.dir = root_folder.make_subfolder(root, "runs", self.run_id)
-        self.copier = copy_link.start_checkpoint_copier(
-            order, self.dir
-        )  # this forks: before there are threads
         for folder in [self.dir] + [
             run_folders.path_in_run_folder(root, path) for path in order.data
         ]:
@@ -305,6 +310,7 @@ class Supervisor:
             if self.survivors is None:
                 self.set_ending()
                 self.over = True
+                copy_link.end_copier(self.copier)
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
                 exchanged = self.traffic.last_report()
                 shutil.rmtree(self.scratch, ignore_errors=True)
