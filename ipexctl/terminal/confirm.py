@@ -14,6 +14,8 @@ from ipexctl.terminal.live_lines import without_live_lines
 T = TypeVar("T")
 DECLINED = "nothing was changed: you answered no"
 NOT_REMOVED = "nothing was removed"
+_CANNOT_ASK = "cannot ask for confirmation: stdin is not a terminal (use --yes)"
+_ASKS = "the command asks before it changes anything"
 
 
 @without_live_lines()
@@ -25,11 +27,9 @@ def confirm(
     not an answer to it. Raises `refusal` without a terminal. `interrupted`: what a Ctrl-C here
     leaves, if it is less than what the command declares."""
     if not stdin.isatty():
-        raise refusal or InputError(
-            "cannot ask for confirmation: stdin is not a terminal (use --yes)",
-            why="the command asks before it changes anything",
-            slug="no-terminal",
-        ).with_meant("", "--yes")
+        raise refusal or InputError(_CANNOT_ASK, why=_ASKS, slug="no-terminal").with_meant(
+            "", "--yes"
+        )
     stream, (*plan, last) = out or sys.stderr, question.split("\n")
     for line in plan:
         print(line, file=stream)
@@ -53,31 +53,40 @@ def confirm(
         print("please type yes or no", file=stream)
 
 
-def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], bool]:
-    """Return a function that shows what is to be removed, and asks; with `yes` neither."""
+def removal_agreed(
+    show: Callable[[T], None], *, yes: bool, words: Callable[[T], tuple[str, ...]] = lambda _: ()
+) -> Callable[[T], bool]:
+    """Return a function that shows what is to be removed, and asks; with `yes` neither. `words`:
+    as for _refuse_to_ask, of a command to which --yes cannot just be added."""
 
     @without_live_lines()
     def agreed(plan: T) -> bool:
         if yes:
             return True
         show(plan)
-        return confirm("Remove this? [y/N] ", sys.stdin, interrupted=NOT_REMOVED)
+        refusal = _refuse_to_ask(_CANNOT_ASK, _ASKS, *typed) if (typed := words(plan)) else None
+        return confirm("Remove this? [y/N] ", sys.stdin, refusal, interrupted=NOT_REMOVED)
 
     return agreed
 
 
-def stop_agreed(describe: Callable[[T], str], command: Callable[[T], str]) -> Callable[[T], bool]:
-    """Return a function that says what would be stopped, and asks. `command`: it does not ask."""
+def _refuse_to_ask(what: str, why: str, typed: str, *right: str) -> InputError:
+    """Return the error without a terminal. The command does not ask with the words `right` in the
+    place of the one that was typed."""
+    error = InputError(what, why=why, slug="no-terminal")
+    return error.with_surplus([typed], instead=right)
+
+
+def stop_agreed(
+    describe: Callable[[T], str], words: Callable[[T], tuple[str, ...]]
+) -> Callable[[T], bool]:
+    """Return a function that says what would be stopped, and asks. `words`: as for _refuse_to_ask.
+    """
 
     def agreed(run: T) -> bool:
         what = printable_text(describe(run))
-        refusal = InputError(
-            what,
-            why="stop asks about runs that are not yours or not of this project, and stdin is not "
-            "a terminal",
-            hint=command(run),
-            slug="no-terminal",
-        )
+        why = "stop asks about runs that are not yours or not of this project, and stdin is not a "
+        refusal = _refuse_to_ask(what, f"{why}terminal", *words(run))
         question = f"{what}\nStop it? [y/N] "
         return confirm(question, sys.stdin, refusal, interrupted="nothing was stopped")
 

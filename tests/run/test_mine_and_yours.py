@@ -138,6 +138,7 @@ def test_another_persons_run_is_stopped_and_removed_only_after_a_question(people
     kept = people.bob.call("rm", "bert")
     assert (kept.returncode, kept.slug) == (2, "no-terminal")
     assert whose in kept.stderr and str(people.ann.code) in kept.stderr
+    assert kept.errors[0].hint == f"ipexctl rm {run} --yes"
     kept = people.bob.call("rm", "bert", "-y")
     assert (kept.returncode, kept.slug) == (2, "run-of-another"), kept.stderr
     assert (
@@ -316,13 +317,33 @@ def test_a_name_that_was_asked_for_means_ones_own_run_and_never_anothers_after_y
     waited = people.bob.call("wait", "job")
     assert waited.returncode == 0 and mine in waited.stdout, waited.stdout
     assert f"{mine} (job-2) was to be called job" in waited.stderr
-    assert people.bob.call("rm", "job", "-y").returncode == 0
+    assert people.bob.call("rm", "job-2", "-y").returncode == 0
     assert mine not in people.bob.rows()
     for words in (("stop", "job", "-y"), ("stop", "jbo", "-y"), ("rm", "job", "-y")):
         refused = people.bob.call(*words)
         assert refused.returncode == 2 and "of ann@" in refused.stderr, refused.stderr
         assert "-y" not in refused.stderr.partition("try:")[2], refused.stderr
     assert people.ann.rows()[theirs]["state"] == "running"
+
+
+def test_a_name_that_was_only_asked_for_is_removed_after_a_question_alone(people: People) -> None:
+    first = people.bob.begin("--name", "ck", *LONG)
+    second = people.bob.run("--name", "ck", *SHORT)
+    assert people.bob.rows()[second]["name"] == "ck-2"
+    people.bob.call("stop", "ck", "-t", "0")
+    for name in ("ck", "ck-r01"):
+        shown = json.loads(people.bob.call("rm", name, "--check", "--json").stdout)
+        assert shown["run_id"] == first, "its own name comes first"
+    assert people.bob.call("rm", "ck", "-y").returncode == 0
+    refused = people.bob.call("rm", "ck", "-y")
+    assert (refused.returncode, refused.slug) == (2, "unknown-run")
+    assert refused.errors[0].what == f"ck is not the name of {second} (ck-2)"
+    assert refused.errors[0].hint.splitlines()[0] == "ipexctl rm ck-2"
+    assert list(people.bob.rows()) == [second]
+    asked = people.bob.call("rm", "ck")
+    assert (asked.slug, asked.errors[0].hint) == ("no-terminal", f"ipexctl rm {second} --yes")
+    assert people.bob.call("rm", "ck-2", "-y").returncode == 0
+    assert people.bob.rows() == {}
 
 
 def test_a_run_belongs_to_the_folder_of_its_files_and_to_that_where_it_was_typed(

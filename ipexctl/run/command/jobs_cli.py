@@ -38,14 +38,16 @@ Ranks = Annotated[
 NewestRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN)]
 
 
-def _answer_yes(text: str) -> Callable[[ListedRun], bool]:
+def _answer_yes(text: str, *, removes: bool = False) -> Callable[[ListedRun], bool]:
     """Return what --yes answers about the run that `text` names. Raises InputError."""
 
     def agreed(run: ListedRun) -> bool:
         from ipexctl.run.jobs.ps import read_caller
-        from ipexctl.run.outcome.run_choice import require_id
+        from ipexctl.run.outcome.run_choice import require_id, require_own_name
 
         require_id(run, text, read_caller())
+        if removes:
+            require_own_name(run, text)
         return True
 
     return agreed
@@ -344,7 +346,7 @@ def stop(
     from ipexctl.run.outcome.run_choice import describe_foreign
     from ipexctl.terminal.confirm import stop_agreed
 
-    ask = stop_agreed(describe_foreign, lambda found: f"ipexctl stop {found.id} --yes")
+    ask = stop_agreed(describe_foreign, lambda found: (run, found.id, "--yes"))
     agreed = _answer_yes(run) if yes else ask
     stopped = verb(target, run, seconds, root, agreed)
     end_command(stopped, asked_run_document, show_stopped, json=json)
@@ -392,7 +394,8 @@ def rm(
     from ipexctl.run.jobs.ps import remove_run
     from ipexctl.terminal.confirm import removal_agreed
 
-    agreed = _answer_yes(run) if yes else removal_agreed(show_removal, yes=False)
+    by_id = removal_agreed(show_removal, yes=False, words=lambda found: (run, found.id, "--yes"))
+    agreed = _answer_yes(run, removes=True) if yes else by_id
     report = remove_run(target, run, None if check else agreed, root)
     end_command(report, removed_document, show_removed, json=json)
 

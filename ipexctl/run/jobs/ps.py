@@ -97,12 +97,14 @@ def read_caller() -> Caller:
     return Caller(project_of(here).by, project_top(here))
 
 
-def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> ListedRun:
+def find_run(
+    fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False, removes: bool = False
+) -> ListedRun:
     """Return the run that `text` names; hosts are asked for all runs if none of the newest is the
-    caller's. Raise Unreachable if a host not asked may have it."""
+    caller's. `removes`: as for choose_run. Raise Unreachable if a host not asked may have it."""
     runs, caller = gather_runs(fleet, newest=newest, sizes=sizes), read_caller()
     try:
-        run = choose_run(runs, text, caller)
+        run = choose_run(runs, text, caller, removes=removes)
         if newest and not (caller.owns(run) or run.id.startswith(text)):
             return find_run(fleet, text, sizes=sizes)  # an older one with this name may be theirs
         if note := run_format.describe_version(run):
@@ -302,7 +304,7 @@ def remove_run(
     from ipexctl.common.removal_answers import RunRemoved  # late: the other commands need it not
 
     with Fleet(target, root) as fleet:
-        run = require_answering(fleet, find_run(fleet, text, sizes=True))
+        run = require_answering(fleet, find_run(fleet, text, sizes=True, removes=True))
         if not run.over:
             caller, by = read_caller(), run.about.by
             is_theirs = by and not caller.has_started(run)

@@ -76,9 +76,26 @@ def require_id(run: ListedRun, text: str, caller: Caller) -> None:
     )
 
 
-def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRun:
+def require_own_name(run: ListedRun, text: str) -> None:
+    """Raise InputError if `text` is not the name of the run, which was only to be called so: the
+    run that has this name may just have been removed."""
+    name = ATTEMPT.sub("", text)
+    if name != run.about.asked or run.about.name in (name, text):
+        return
+    raise InputError(
+        f"{text} is not the name of {describe_run(run)}",
+        why="it was only asked for; with --yes a run is removed by its own name or its ID",
+        hint="ipexctl ps -a",
+        slug="unknown-run",
+    ).with_meant(text, run.name_or_id + text.removeprefix(name))
+
+
+def choose_run(
+    runs: Sequence[ListedRun], text: str, caller: Caller, *, removes: bool = False
+) -> ListedRun:
     """Find a run by the beginning of its id, its name, or `@last`; with -r02 behind it, that
-    attempt. `runs`: the newest first.
+    attempt. `runs`: the newest first. `removes`: a run that has the name itself is meant before
+    one that was only asked for by it.
 
     `@last` is the newest of the caller's in this project. Of runs with one name, those in this
     project come first, then others of the caller, then those of other people; of these the active
@@ -93,8 +110,11 @@ def choose_run(runs: Sequence[ListedRun], text: str, caller: Caller) -> ListedRu
     if text == LAST:
         return _find_newest(runs, caller)
     named = _list_named(runs, text, caller)
+    if removes:
+        named = [run for run in named if run.about.name == text] or named
     if not named and (match := ATTEMPT.search(text)):
-        return _find_attempt(runs, choose_run(runs, text[: match.start()], caller), int(match[1]))
+        last = choose_run(runs, text[: match.start()], caller, removes=removes)
+        return _find_attempt(runs, last, int(match[1]))
     by_id = [run for run in runs if text and run.id.startswith(text)]
     if len({run.first_id for run in by_id}) == 1:
         by_id = by_id[:1]  # the last attempt
