@@ -24,7 +24,7 @@ from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from tests.ssh.conftest import free_port, keygen, ssh_add
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 def say(transport, name, command, timeout=PATIENCE) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostKeyChanged, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.ssh.dial import CUT_OFF, Dropped, retry_dropped
@@ -114,16 +115,19 @@ def test_a_connection_that_ssh_shares_is_used_while_it_is_open(sshd, choice, tmp
     socket = tmp_path / "shared"
     config = sshd.config("n", more=f"  ControlPath {socket}\n")
     assert choice(config, "n")[1] == []
-    master = subprocess.Popen(["ssh", "-F", str(config), "-M", "-N", "n"])
+    words = tmp_path / "words"
+    argv = ["ssh", "-E", str(words), "-F", str(config), "-M", "-N", "n"]
+    master = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
     try:
-        assert listens(socket)
+        assert wait_until(lambda: listens(socket, 0.5) or master.poll() is not None, 300)
+        assert master.poll() is None, words.read_text()
         (sshd.folder / "authorized_keys").write_text("")
         ssh, notes = choice(config, "n")
         assert say(ssh, "n", "echo hello") == b"hello\n"
         assert notes == ["n: connected by the ssh program, because of ControlMaster"]
     finally:
-        master.terminate()
-        master.wait(10)
+        master.kill()
+        master.wait()
 
 
 @pytest.mark.parametrize(("code", "count"), [(0, 1), (1, 0)])
