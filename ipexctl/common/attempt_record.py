@@ -136,6 +136,20 @@ class QueuedRun(Message):
     owner: "Line"
 
 
+SHOWN = 3  # earlier runs that are named
+# how the parts begin of what a run waits for that has its place in the queue on its hosts
+PLACE_PARTS, USED = ("place ", "before it: "), "on its cores: "
+
+
+def describe_place(before: "list[QueuedRun]") -> "list[str]":
+    """Return the place of a run in the queue and the first of those before it, in parts of what it
+    waits for."""
+    rows = ["%s of %s" % (run.run, run.owner) for run in before]
+    more = " and %d more" % (len(rows) - SHOWN) if len(rows) > SHOWN else ""
+    place = "place %d in the queue" % (len(rows) + 1)
+    return [place, "before it: %s" % ", ".join(rows[:SHOWN]) + more] if rows else [place]
+
+
 class KeeperAnswer(Message):
     """A keeper's answer; all fields are empty if the host has no keeper."""
 

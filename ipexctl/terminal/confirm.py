@@ -80,8 +80,8 @@ def _refuse_to_ask(what: str, why: str, typed: str, *right: str) -> InputError:
 def stop_agreed(
     describe: Callable[[T], str], words: Callable[[T], tuple[str, ...]]
 ) -> Callable[[T], bool]:
-    """Return a function that says what would be stopped, and asks. `words`: as for _refuse_to_ask.
-    """
+    """Return a function that says what would be stopped, and asks. `words`: as for
+    removal_agreed."""
 
     def agreed(run: T) -> bool:
         what = printable_text(describe(run))

@@ -557,7 +557,8 @@ def test_a_queued_run_begins_when_it_has_its_cores_on_all_hosts() -> None:
     run.waits_at("ab")
     assert (run.at(1.0, "bcx"), run.queue()) == (None, "")  # the others may report at once
     assert (run.at(4.0, "bcx"), run.queue()) == (None, "left")
-    assert run.leader.waits == "place 1 in the queue; not reached: c, x"
+    away = "not reached: c, x, so later runs go first"
+    assert run.leader.waits == f"place 1 in the queue; {away}"
     run.waits_at("cx")
     assert (run.at(5.0, "bcx"), run.queue()) == (None, "claims")
     run.waits_at("abc", claimed=True)
@@ -627,8 +628,15 @@ def test_hosts_that_are_away_or_lack_the_environment_are_left_out() -> None:
     run = any_of(3)
     run.waits_at("b", lacks="its environment was removed")
     assert (run.at(4.0, "bd"), run.queue()) == (None, "left")  # later runs go first
-    away = "place 1 in the queue; not reached: c; b: its environment was removed"
-    assert run.leader.waits == away
+    away = "not reached: c, so later runs go first; b: its environment was removed"
+    assert run.leader.waits == f"place 1 in the queue; {away}"
+
+
+def test_a_queued_run_does_not_wait_for_a_host_that_it_does_not_need() -> None:
+    run = any_of(2)
+    run.waits_at("ab", using=["run-7 of ann"])
+    assert (run.at(4.0, "bd"), run.queue()) == (None, "waits waits left waits")
+    assert run.leader.waits == "place 1 in the queue; on its cores: run-7 of ann"
 
 
 def test_a_queued_run_that_could_not_begin_on_a_host_takes_another_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -164,6 +165,49 @@ def test_runs_before_a_queued_one_are_named_in_the_order_of_the_queue() -> None:
     last = next(run for run in runs if run.id == ids[0])
     assert name_runs_before(last, runs) == (ids[2], "lr-0.1", f"{ids[3]} of bob")
     assert name_runs_before(next(run for run in runs if run.id == ids[2]), runs) == ()
+
+
+def test_queued_runs_keep_their_order_though_a_host_is_away() -> None:
+    """A run that lacks a host leaves the queue, so that the keepers of others do not know of it."""
+    ids = [f"20261129-12000{number}-abcdef" for number in range(6)]
+    away = "place 1 in the queue; not reached: node03, so later runs go first"
+    every, ann = ("node01", "node02", "node03"), {"by": ANN, "ranks": 1}
+    one, both = QueuedRun(3000, ids[3], ANN), ("node01", "node02")
+    bob = QueuedRun(2500, "20261129-115900-abcdef", "bob")
+    told = [
+        ("all-0", every, away, ()), ("all-1", every, away, ()),
+        ("all-2", every, "its hosts here were cut off", ()),
+        ("one", ("node01",), "place 2 in the queue", (bob,)),
+        ("both", both, f"place 2 in the queue; before it: {one.run} of {ANN}", (one,)),
+        ("far", ("node09",), "place 1 in the queue; on its cores: 7 of ann", ()),
+    ]  # fmt: skip
+    rows = [
+        run_row(
+            ids[i], waited=True, queued=True,
+            keeper=KeeperAnswer(leads=name != "all-2", waits=waits, before=list(before)),
+            journal=JournalSummary(
+                about=RunAbout(name=name, hosts=hosts, **ann), began=float(i)
+            ),
+        )
+        for i, (name, hosts, waits, before) in enumerate(told)
+    ]  # fmt: skip
+    runs = merge_runs(read_on_host("node01", row) for row in rows)
+    names = {run.about.name: name_runs_before(run, runs) for run in runs}
+    earlier = ("all-0", "all-1", "all-2")
+    assert names == {
+        "all-0": (), "all-1": ("all-0",), "all-2": ("all-0", "all-1"), "far": (),
+        "one": (*earlier[:2], "all-2", f"{bob.run} of bob"),
+        "both": (*earlier[:2], "all-2", f"{bob.run} of bob", "one"),
+    }  # fmt: skip
+    waits = {run.about.name: run.naming(runs).state.waits for run in runs}
+    assert waits["all-0"] == away and waits["far"] == told[-1][2]
+    assert waits["all-1"] == away.replace("1 in the queue", "2 in the queue; before it: all-0")
+    assert waits["all-2"].endswith("before it: all-0, all-1; its hosts here were cut off")
+    assert waits["both"] == "place 6 in the queue; before it: all-0, all-1, all-2 and 2 more"
+    lines = [line.plain for line in table_lines(runs, runs, CALLER, 1019.0, None)]
+    assert [re.findall("place [0-9]", line) for line in lines[1:7]] == [
+        [f"place {n}"] for n in (1, 1, 2, 3, 5, 6)
+    ]
 
 
 def test_what_a_queued_run_waits_for_has_the_names_of_runs_in_all_commands() -> None:

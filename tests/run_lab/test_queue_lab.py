@@ -149,7 +149,16 @@ def test_a_run_that_was_stopped_stays_stopped_on_a_host_that_was_away(full_rung,
     up(run, 1)
     queued = cluster.queue("-n", "3")
     assert cluster.comes_to(queued, "queued", "on its cores")
+    later = cluster.queue("-n", "3")
     runner.lab.fault("node03", "kill")
+
+    def places() -> list[tuple[int, bool]]:
+        rows = json.loads(second(runner, cluster.home, "ps", "--json").stdout)["runs"]
+        waiting = [row for row in reversed(rows) if row["state"] == "queued"]
+        return [(row["place"], "not reached: node03" in row["waits"]) for row in waiting]
+
+    assert wait_until(lambda: places() == [(1, True), (2, True)], 200, 0.5), places()
+    assert f"{later} is stopped" in second(runner, cluster.home, "stop", later).stdout
     assert f"{queued} is stopped" in second(runner, cluster.home, "stop", queued).stdout
     runner.lab.heal("node03")
     there = json.loads(cluster.call("ps", "-l", "node03", "--json"))["runs"]

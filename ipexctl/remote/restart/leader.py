@@ -6,6 +6,7 @@ What the leader wants, it puts into the record; what is in the record, it orders
 
 from ipexctl.common.addresses import peer_url
 from ipexctl.common.attempt_record import (
+    USED,
     AttemptBegins,
     AttemptEnded,
     AttemptRuns,
@@ -13,6 +14,7 @@ from ipexctl.common.attempt_record import (
     QueuedRun,
     RunEnded,
     StopNoted,
+    describe_place,
 )
 from ipexctl.common.checkpoint_names import step_of
 from ipexctl.common.keeper_messages import (
@@ -48,7 +50,6 @@ HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no othe
 # Beyond the lease, until a host that is not heard has ended its ranks: its keeper does after ALONE
 # (keeper.py), the guardian of a frozen supervisor after PATIENCE (run/guardian.py). Not less.
 FENCE = 7.0
-SHOWN = 3  # earlier runs that are named
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 
 
@@ -368,19 +369,17 @@ class Leader:
     def describe_place(
         self, using: "list[str]", states: "dict[str, HostReport]", lacking: int
     ) -> str:
-        rows = ["%s of %s" % (run.run, run.owner) for run in self.before]
-        more = " and %d more" % (len(rows) - SHOWN) if len(rows) > SHOWN else ""
         places = {host: state.place for host, state in states.items() if state.place}
-        away = [host for host in self.names if host not in self.known or host not in places]
+        known, weak = self.known & set(places), self.record.weak()
+        away = [host for host in self.names if lacking and host not in known and host not in weak]
         lacking_hosts = {}  # type: dict[str, list[str]]
         for host, place in places.items():
             lacking_hosts.setdefault(place.lacks, []).append(host)
         lacks = ["%s: %s" % (", ".join(names), why) for why, names in lacking_hosts.items() if why]
         texts = [
-            "place %d in the queue" % (len(rows) + 1),
-            "before it: %s" % ", ".join(rows[:SHOWN]) + more if rows else "",
-            "on its cores: %s" % ", ".join(using) if using else "",
-            "not reached: %s" % ", ".join(away) if away else "",
+            *describe_place(self.before),
+            USED + ", ".join(using) if using else "",
+            "not reached: %s, so later runs go first" % ", ".join(away) if away else "",
             *lacks,
         ]
         if lacking and not away:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from rich.text import Text
 
 from ipexctl.base.sizes import duration, format_bytes
+from ipexctl.common.attempt_record import PLACE_PARTS, USED
 from ipexctl.errors import printable_text
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import stall_of
@@ -235,11 +236,8 @@ def place_text(run: ListedRun, listed: Sequence[ListedRun]) -> str:
     if names := name_runs_before(run, listed):
         more = f" and {len(names) - 1} more" if names[1:] else ""
         return f"place {len(names) + 1}, after {names[-1]}{more}"
-    using = next((part for part in run.state.waits.split("; ") if part.startswith(_USED)), "")
-    return "place 1" + (f", cores used by {with_names(using[len(_USED) :], listed)}" * bool(using))
-
-
-_USED = "on its cores: "
+    using = next((part for part in run.state.waits.split("; ") if part.startswith(USED)), "")
+    return "place 1" + (f", cores used by {with_names(using[len(USED) :], listed)}" * bool(using))
 
 
 def _fold_notes(rows: Sequence[Row]) -> list[str]:
@@ -260,7 +258,7 @@ def _notes(row: Row) -> list[str]:
     notes = [f"{cut}, for {duration(seconds)}" for cut, seconds in run.cut]
     if run.phase is Phase.QUEUED:
         parts = run.state.waits.split("; ")
-        notes += [p for p in parts if not p.startswith(("place ", "before it: ", _USED)) and p]
+        notes += [p for p in parts if not p.startswith((*PLACE_PARTS, USED)) and p]
     return [printable_text(note) for note in notes]
 
 

@@ -417,8 +417,10 @@ def name_runs_before_it(
 ) -> ListedRun:
     """Return a run that says for which runs it waits by their names, as `ps` does. `hosts`: as for
     gather_runs."""
-    waits = run.queued and run.state.waits
-    return run.naming(gather_runs(fleet, newest=1, hosts=hosts)) if waits else run
+    if not (run.queued and run.state.waits):
+        return run
+    runs = gather_runs(fleet, newest=1, hosts=hosts)
+    return next((other for other in runs if other.id == run.id and other.queued), run).naming(runs)
 
 
 def reread_attempt(

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.base.values import plain
-from ipexctl.common.attempt_record import FurtherAttempt, QueuedRun
+from ipexctl.common.attempt_record import (
+    PLACE_PARTS,
+    USED,
+    FurtherAttempt,
+    QueuedRun,
+    describe_place,
+)
 from ipexctl.common.journal_records import RUN_FORMAT
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.common.run_about import RunAbout
@@ -45,6 +51,7 @@ class ListedRun:
     last: str
     seen: tuple[RunOnHost, ...]  # for each host of the run whose journal a host here has
     bytes: int | None
+    earlier: tuple[QueuedRun, ...] = ()  # before it in the queue, if its keepers do not know of all
 
     @property
     def name_or_id(self) -> str:
@@ -168,8 +175,17 @@ class ListedRun:
     @property
     def before(self) -> tuple[QueuedRun, ...]:
         """The runs before it in the queue, the next one to begin first."""
+        if self.earlier:
+            return self.earlier
         leading = (report.keeper for report in self.seen if report.keeper.leads and self.queued)
         return next((tuple(keeper.before) for keeper in leading), ())
+
+    @property
+    def holds_tickets(self) -> bool:
+        """Whether it waits for nothing but its turn. One that lacks hosts leaves the queue of the
+        others to later runs, which then do not know of it."""
+        parts = self.state.waits.split("; ")
+        return all(part.startswith((*PLACE_PARTS, USED)) for part in parts)
 
     def removed_from(self, answered: Iterable[str]) -> list[str]:
         """Return which of these hosts, which were asked for all runs, had ranks of this one and
@@ -237,7 +253,48 @@ def merge_runs(reports: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
     }
     newest = {ATTEMPT.sub("", run_id): run_id for run_id in sorted(begun)}.values()
     ids = sorted(begun, reverse=True)
-    return tuple(_merge_run(begun[run_id], is_last=run_id in newest) for run_id in ids)
+    runs = [_merge_run(begun[run_id], is_last=run_id in newest) for run_id in ids]
+    return tuple(_add_earlier(runs))
+
+
+def _add_earlier(runs: Sequence[ListedRun]) -> Iterator[ListedRun]:
+    """Yield the runs; queued ones with all runs before them, also those that wait for a host which
+    is away and so have left the queue of the others, and those before an earlier run."""
+    waiting = sorted((run for run in runs if run.queued), key=lambda run: (run.began, run.id))
+    before: dict[str, dict[tuple[str, str], QueuedRun]] = {}
+    for i, run in enumerate(waiting):
+        known = _by_owner(run.before)
+        added: dict[tuple[str, str], QueuedRun] = {}
+        for other in reversed(waiting[:i]):
+            key = other.first_id, _owner_of(other)
+            if key not in added and (key in known or _may_not_know(run, other)):
+                added |= before[other.id] | {key: QueuedRun(int(other.began * 1000), *key)}
+        before[run.id] = known | added
+    for run in runs:
+        rows = before.get(run.id, {})
+        if rows.keys() == _by_owner(run.before).keys():
+            yield run
+        else:
+            earlier = tuple(sorted(rows.values(), key=lambda row: (row.since, row.run)))
+            waits = _with_place(run.state.waits, earlier)
+            yield replace(run, earlier=earlier, state=replace(run.state, waits=waits))
+
+
+def _by_owner(rows: Iterable[QueuedRun]) -> dict[tuple[str, str], QueuedRun]:
+    return {(row.run, row.owner): row for row in rows}
+
+
+def _may_not_know(run: ListedRun, earlier: ListedRun) -> bool:
+    """Return whether a queued run and an earlier one need the same hosts, and one of them may not
+    be in the queue there."""
+    shares = not {*run.about.hosts}.isdisjoint(earlier.about.hosts)
+    return shares and not (run.holds_tickets and earlier.holds_tickets)
+
+
+def _with_place(waits: str, before: Sequence[QueuedRun]) -> str:
+    """Return what a run waits for with its place after these runs."""
+    others = [part for part in waits.split("; ") if not part.startswith(PLACE_PARTS)]
+    return "; ".join([*describe_place(list(before)), *others]) if waits else ""
 
 
 def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
