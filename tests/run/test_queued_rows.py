@@ -111,6 +111,9 @@ def test_ps_says_of_a_run_that_was_stopped_in_the_queue_that_it_never_started(ho
     first, *rest = map(str, run_lines(runs[stopped], 1019.0))
     assert first.endswith(", queued 19 s ago, never started")
     assert rest[0] == "  train.py" and not any("took" in line for line in rest)
+    for width, end in ((None, "never started, stopped by ann"), (64, "  stopped by ann")):
+        _, line = table_lines([runs[stopped]], [runs[stopped]], CALLER, 1019.0, width)
+        assert line.plain.endswith(end)
     lines = list(map(str, run_lines(runs[begun], 1019.0)))
     assert "queued" not in lines[0] and "  took " in "".join(lines)
     (line, *_) = map(str, run_lines(runs[waiting], 1019.0))

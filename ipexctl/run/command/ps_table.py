@@ -199,11 +199,14 @@ def _make_row(
 
 
 def _tails(run: ListedRun, listed: Sequence[ListedRun]) -> tuple[str, ...]:
-    """Return what _tail does, and in fewer and fewer words the exception of a failed run, or the
-    place in the queue: whose run is next before it says more than an ID that `ps` does not list."""
+    """Return what _tail does, and in fewer and fewer words the exception of a failed run, who
+    stopped one that never started, or the place in the queue: whose run is next before it says more
+    than an ID that `ps` does not list."""
     tail = _tail(run, listed)
     if _EXCEPTION.match(run.error_line):
         return tail, run.error_line
+    if run.state.never_began:
+        return (tail, *filter(None, [tail.partition(", ")[2]]))
     if not tail or run.phase is not Phase.QUEUED or not run.before:
         return (tail,)
     place, last = tail.partition(",")[0], run.before[-1]
@@ -221,7 +224,8 @@ def _tail(run: ListedRun, listed: Sequence[ListedRun]) -> str:
     if run.phase is Phase.QUEUED:
         return place_text(run, listed)
     if run.state.never_began:
-        return "never started"
+        stopped = run.phase is Phase.STOPPED and run.cause
+        return "never started" + (f", {run.cause}" if stopped else "")
     if run.phase is Phase.RESTARTING:
         return run.state.reason
     if run.phase is Phase.STALLED:
