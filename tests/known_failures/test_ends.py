@@ -31,7 +31,9 @@ def test_what_the_script_has_survived_is_not_why_it_ended():
     survived = "warning: ModuleNotFoundError(\"No module named 'wandb'\") - logging off"
     assert ended(survived, TRACEBACK, "  File", "KeyError: 'train_loss'") is None
     found = ended(survived, TRACEBACK, "ModuleNotFoundError: No module named 'pandas'")
-    assert found and found.slug == "module-missing"
+    assert found and found.slug == "module-missing" and "pandas >> req" in found.fix
+    found = ended(TRACEBACK, "ModuleNotFoundError: No module named 'pandsa'")
+    assert found and found.fix == "correct the name in the import (did you mean 'pandas'?)"
 
 
 def test_what_a_library_printed_before_the_traceback_still_counts():

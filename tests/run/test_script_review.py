@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.local.shipped_tables import migration_rules
+from ipexctl.project.files.missing_file import find_meant_module
 from ipexctl.run.preflight import STDLIB
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
@@ -162,6 +163,16 @@ def test_what_does_not_fit_the_hosts_is_one_line_with_its_replacement(text, args
     notes = review(text, *args)
     assert [note[: len(begin)] for note, begin in zip(notes, begins, strict=True)] == begins
     assert all(("; use " in note or "; try: " in note) and "\n" not in note for note in notes)
+
+
+def test_a_misspelt_name_which_may_be_anybodys_package_is_not_installed() -> None:
+    notes = review("import pandsa, tqdm, dill\n")
+    first, second = notes
+    assert first == "train.py:1: not installed on node01: pandsa (did you mean 'pandas'?)"
+    assert "tqdm, dill" in second and "pandsa" not in second
+    assert [find_meant_module(name) for name in ("nump", "tyre", "attrs", "pandas", "gin")] == [
+        "numpy", "", "", "", "",
+    ]  # fmt: skip
 
 
 OWN = "import argparse\nfrom transformers import TrainingArguments\np = argparse.ArgumentParser()\n"

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 
+from ipexctl.base.located_errors import is_one_slip
 from ipexctl.quick_dataclass import dataclass
 
 _MISSING = re.compile(
@@ -30,6 +31,18 @@ DISTRIBUTIONS = {
     "tensorflow": "tensorflow-cpu", "hydra": "hydra-core", "ruamel": "ruamel.yaml",
     "neural_compressor": "neural-compressor-pt",
 }  # fmt: skip
+
+# of packages whose module has the same name; for others the name is a guess
+SAME_NAME = frozenset(
+    """
+    accelerate albumentations datasets deepspeed diffusers einops evaluate fire gymnasium h5py
+    joblib jsonargparse kornia lightgbm lightning lmdb matplotlib mlflow nltk numba numpy omegaconf
+    pandas peft polars psutil pyarrow pydantic pytorch_lightning requests rich safetensors scipy
+    seaborn sentencepiece spacy tensorboard tiktoken timm tokenizers torchaudio torchmetrics
+    torchvision tqdm transformers trl tyro wandb webdataset xgboost
+    """.split()  # noqa: SIM905 - a list of words stays readable
+)
+_SHORTEST = 5  # letters of a name: shorter ones are often one letter apart
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,13 @@ def missing_module(lines: Iterable[str]) -> str:
     """Return the module's path without a suffix, "" if no line names one."""
     modules = [match["name"] for line in lines if (match := _MODULE.search(line))]
     return modules[-1].replace(".", "/") if modules else ""
+
+
+def find_meant_module(name: str) -> str:
+    """Return the known module whose name was misspelt, "" if none is certain."""
+    known = {*DISTRIBUTIONS, *SAME_NAME, "torch"}
+    long = (other for other in sorted(known) if len(other) >= _SHORTEST)
+    return "" if name in known else next((other for other in long if is_one_slip(name, other)), "")
 
 
 def in_project(path: str, start: str, cwd: str) -> str:

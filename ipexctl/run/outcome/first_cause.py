@@ -7,10 +7,15 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ipexctl.base import quoting
+from ipexctl.base.located_errors import ask_if_meant
 from ipexctl.base.sizes import rank_text
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.project.files.missing_file import DISTRIBUTIONS, missing_module
+from ipexctl.project.files.missing_file import (
+    DISTRIBUTIONS,
+    find_meant_module,
+    missing_module,
+)
 from ipexctl.run.outcome.rank_states import RankEnd
 from ipexctl.run.outcome.run_result import (
     RunResult,
@@ -157,6 +162,8 @@ def _with_its_package(cause: Cause, line: str) -> Cause:
     module = missing_module([line]).partition("/")[0]
     if cause.slug != _MODULE_MISSING or not module:
         return cause
+    if meant := find_meant_module(module):
+        return replace(cause, fix=f"correct the name in the import{ask_if_meant(meant)}")
     package = quoting.quote((DISTRIBUTIONS.get(module, module),))
     return replace(cause, fix=cause.fix.replace("PACKAGE", package, 1))
 

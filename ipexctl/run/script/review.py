@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ipexctl.base import quoting
+from ipexctl.base.located_errors import ask_if_meant
 from ipexctl.base.retry_command import FORCE
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.dataset_names import data_name
-from ipexctl.project.files.missing_file import DISTRIBUTIONS
+from ipexctl.project.files.missing_file import DISTRIBUTIONS, SAME_NAME, find_meant_module
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles, ScriptNote
 from ipexctl.user_code.frameworks import (
@@ -380,6 +381,12 @@ class MissingModule:
     def package(self) -> str:
         return DISTRIBUTIONS.get(self.name, self.name)
 
+    def note_misspelt(self) -> Iterator[ScriptNote]:
+        """Yield a note if this is a misspelt name: a package that has it is not what is meant."""
+        if meant := find_meant_module(self.name):
+            text = f"not installed on {fold(self.hosts)}: {self.name}{ask_if_meant(meant)}"
+            yield ScriptNote(self.place, text)
+
 
 def note_missing(missing: Sequence[MissingModule], files: ProjectFiles) -> ScriptNote:
     """Return one note about all packages that hosts lack, with the line that installs them."""
@@ -389,20 +396,8 @@ def note_missing(missing: Sequence[MissingModule], files: ProjectFiles) -> Scrip
     return ScriptNote(missing[0].place, text, command=install_line(missing, files))
 
 
-# of packages whose module has the same name; for others the name is a guess
-_SAME_NAME = frozenset(
-    """
-    accelerate albumentations datasets deepspeed diffusers einops evaluate fire gymnasium h5py
-    joblib jsonargparse kornia lightgbm lightning lmdb matplotlib mlflow nltk numba numpy omegaconf
-    pandas peft polars psutil pyarrow pydantic pytorch_lightning requests rich safetensors scipy
-    seaborn sentencepiece spacy tensorboard tiktoken timm tokenizers torchaudio torchmetrics
-    torchvision tqdm transformers trl tyro wandb webdataset xgboost
-    """.split()  # noqa: SIM905 - a list of words stays readable
-)
-
-
 def is_known_package(module: MissingModule) -> bool:
-    return module.name in DISTRIBUTIONS or module.name in _SAME_NAME
+    return module.name in DISTRIBUTIONS or module.name in SAME_NAME
 
 
 def install_line(missing: Sequence[MissingModule], files: ProjectFiles) -> str:
@@ -429,15 +424,17 @@ class Imports:
         """Yield a note for each import that fails, and one for all packages to install."""
         missing = list[MissingModule]()
         yield from self._import_notes(missing)
-        if missing:
-            yield note_missing(missing, self.files)
+        for module in missing:
+            yield from module.note_misspelt()
+        if to_install := [module for module in missing if not find_meant_module(module.name)]:
+            yield note_missing(to_install, self.files)
 
     def find_missing(self) -> list[MissingModule]:
-        """Return the modules that no package in the hosts' environments has."""
+        """Return the modules to install, which no package in the hosts' environments has."""
         missing = list[MissingModule]()
         for _ in self._import_notes(missing):
             pass
-        return missing
+        return [module for module in missing if not find_meant_module(module.name)]
 
     def _import_notes(self, missing: list[MissingModule]) -> Iterator[ScriptNote]:
         """Yield notes, and add to `missing`."""
