@@ -193,13 +193,12 @@ def test_a_required_argument_is_filled_with_a_choice_of_its_own() -> None:
 def test_what_the_script_would_refuse_is_one_sentence_and_a_line(text, args, what, corrected):
     error = refuse(text, args.split())
     assert error and error.what.startswith(what)
-    *offered, last = error.hint.splitlines()
-    commands = [line.partition("   # ")[0] for line in offered if "ipexctl" in line]
+    lines = error.hint.splitlines()
+    commands = [line.partition("   # ")[0] for line in lines if "ipexctl" in line]
     command = f"ipexctl run -f 'my hosts' -F cfg train.py {corrected}"
     is_template = corrected.endswith((" OUT", " DATA"))  # only the reader knows the value
     assert commands == (["# " * is_template + command] if corrected != args else [])
-    forced = f"ipexctl run --force -f 'my hosts' -F cfg train.py {args}"
-    assert last == f"{forced}   # start anyway"
+    assert "--force" not in error.hint, "the run would fail at once"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ipexctl.base.located_errors import nearest_word
-from ipexctl.base.retry_command import compose_retry_command, with_force
+from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
 from ipexctl.run.script.parse_arguments import find_misfit
@@ -40,21 +40,18 @@ def refuse_misfit(
     if misfit.words:
         moved = move_first(typed, misfit.words)
         if moved != typed:
-            raise _refuse_own_options(script, misfit.words, typed, moved)
+            raise _refuse_own_options(script, misfit.words, moved)
         raise _refuse_words(script, declared, misfit.words, args, typed)
     if misfit.message:
         raise _refuse_value(script, declared, misfit.message, args, typed)
     raise _refuse_missing(script, misfit.missing, args, typed)
 
 
-def _refuse_own_options(
-    script: str, words: Sequence[str], typed: Typed, moved: Typed
-) -> InputError:
-    corrected = compose_retry_command(moved, (), None)
+def _refuse_own_options(script: str, words: Sequence[str], moved: Typed) -> InputError:
     return InputError(
         f"{script} has no option {words[0]}",
         why=f"{words[0]} is an option of ipexctl run, and those go before the script",
-        hint=_with_force(typed, corrected),
+        hint=compose_retry_command(moved, (), None),
         slug="script-option",
     )
 
@@ -79,7 +76,7 @@ def _refuse_words(
     return InputError(
         f"{script} has no {kind} {word}{meant}",
         why=why,
-        hint=_with_force(typed, offered),
+        hint=offered,
         slug="script-option",
     )
 
@@ -119,7 +116,7 @@ def _refuse_value(
     return InputError(
         f"{script}: {message}",
         why=_REFUSES,
-        hint=_with_force(typed, offered),
+        hint=offered,
         slug="script-argument",
     )
 
@@ -168,7 +165,7 @@ def _refuse_missing(
     return InputError(
         f"{script} needs {names}",
         why=f"required at {places}",
-        hint=_with_force(typed, "# " * is_template + _command(typed, words, choices)),
+        hint="# " * is_template + _command(typed, words, choices),
         slug="script-argument-missing",
     )
 
@@ -177,9 +174,3 @@ def _command(typed: Typed, words: Sequence[str], note: str = "") -> str:
     corrected = replace(typed, script=(*typed.script[:1], *words))
     command = compose_retry_command(corrected, (), None)
     return f"{command}   # {note}" if command and note else command
-
-
-def _with_force(typed: Typed, offered: str) -> str:
-    """Return the offered line, and the one that starts the ranks anyway: the script's parser may
-    have been misread."""
-    return "\n".join(filter(None, (offered, with_force(typed))))
