@@ -19,7 +19,7 @@ class Declaration:
     """What a command declares besides its options and its docstring."""
 
     interrupted: str = ""  # what Ctrl-C leaves, and what to type then
-    habits: str = ""  # other tools' names of the command
+    habits: str = ""  # other tools' names of the command; with an option of it: upgrade=--upgrade
     asks: bool = True  # before it uses a project's settings that are not accepted yet
     # what follows the first argument belongs to that, even if it looks like an option
     keeps_rest: bool = False

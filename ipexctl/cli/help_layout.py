@@ -169,7 +169,7 @@ class HelpGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not args or args[0] in self.commands or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
-        from ipexctl.local.corrected_command import command_that_runs, corrected_command
+        from ipexctl.local.corrected_command import command_instead, command_that_runs
 
         line = "run" in self.commands and command_that_runs(sys.argv[1:])
         near = "run" if line else self._similar_command(ctx, args[0])
@@ -177,20 +177,23 @@ class HelpGroup(TyperGroup):
         try:
             ctx.fail(f"No such command '{args[0]}'.{guess}")
         except Exception as e:
-            line = line or (near and corrected_command(sys.argv[1:], args[0], near))
+            line = line or (near and command_instead(sys.argv[1:], args[0], near.split()))
             _fold_message(e, [line] if line else [])
             raise
 
     def _similar_command(self, ctx: Any, typed: str) -> str:
-        """Return the command that has this name, or a similar one, here or in other tools; one that
-        deletes or ends something only for its own name in another tool, or a slip of one letter."""
+        """Return the command that has this name, or a similar one, here or in other tools, with an
+        option where that is meant; one that deletes or ends something only for its own name in
+        another tool, or a slip of one letter."""
         from ipexctl.base.located_errors import is_one_slip, nearest_word
 
         names: dict[str, str] = {}
         for name in self.commands:
             callback = self.get_command(ctx, name).callback  # type: ignore[union-attr]
             declared = getattr(callback, "declaration", None)
-            names.update(dict.fromkeys(declared.habits.split() if declared else (), name))
+            for habit in declared.habits.split() if declared else ():
+                word, _, option = habit.partition("=")
+                names[word] = f"{name} {option}".rstrip()
         names.update({name: name for name in self.commands})
         for word in [word for word, name in names.items() if name in _ENDS_SOMETHING]:
             if not is_one_slip(typed.lower(), word):
@@ -257,6 +260,12 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> list[str]:
         elif len(arguments) == 1:
             word = arguments[0].human_readable_name.strip("[]")
             error.message += f". {context.command_path} takes one {word}"
+        elif not arguments and "-n" in names and "-n" not in words:
+            from ipexctl.local.corrected_command import command_instead
+
+            (number,) = re.findall(r"\((\d+)\)$", error.message) or ("",)
+            error.message += f". Did you mean -n {number}?" if number else ""
+            return [command_instead(sys.argv[1:], number, ("-n", number)) if number else ""]
     return []
 
 

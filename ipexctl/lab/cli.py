@@ -157,7 +157,7 @@ def lab_heal(host: LabHostName, name: LabName = "lab") -> None:
     print(f"{host}: healed")
 
 
-@lab.command("down")
+@lab.command("down", habits="stop rm remove delete destroy")
 def lab_down(
     name: LabName = "lab",
     everything: Annotated[bool, typer.Option("--all", help="Stop every lab.")] = False,

@@ -115,6 +115,12 @@ def corrected_command(words: Sequence[str], wrong: str, right: str) -> str:
     return _spell(_replace_word(words, wrong, right))
 
 
+def command_instead(words: Sequence[str], wrong: str, right: Sequence[str]) -> str:
+    """Return the command with these words instead of the wrong one; "" if it is not clear where
+    that is."""
+    return _spell(_leave_out(words, [wrong], right))
+
+
 def command_that_runs(words: Sequence[str]) -> str:
     """Return the line of a launcher, of Python, or of a script as one of `ipexctl run`; "" for
     other words."""

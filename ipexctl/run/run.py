@@ -524,7 +524,7 @@ def check_run_options(options: RunOptions) -> RunOptions:
         ("--compress", options.compress, COMPRESSIONS),
     ):
         if value not in allowed:
-            raise unknown_value(option, value, allowed)
+            raise unknown_value(option, value, allowed, meant="stop" if value == "kill" else "")
     start_keepers.check_restart_options(options)
     checked_name(options.name)
     if options.checkpoints or options.resume or options.resume_arg:

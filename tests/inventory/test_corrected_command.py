@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from ipexctl.errors import InputError, unknown_value
@@ -51,6 +53,11 @@ def test_a_value_that_resembles_none_is_not_corrected():
         ("doctor -f hosts.txt --level quik", "doctor -f hosts.txt --level quick"),
         ("play -f hosts.txt prepare-debain -C", "play -f hosts.txt prepare-debian -C"),
         ("run -f hosts.txt -x node2 t.py", "run -f hosts.txt -x node02 t.py"),
+        ("run -f hosts.txt --stall-action kill t.py", "run -f hosts.txt --stall-action stop t.py"),
+        ("run -f hosts.txt --name 'my run' t.py", "run -f hosts.txt --name my-run t.py"),
+        ("run -f hosts.txt --name=3.run! t.py", "run -f hosts.txt --name=run-3.run t.py"),
+        ("play -f hosts.txt x.yaml -t trian", "play -f hosts.txt x.yaml -t train"),
+        ("play -f hosts.txt x.yaml --from frist", "play -f hosts.txt x.yaml --from first"),
         # node05 is not a misspelling of node02
         ("doctor -f hosts.txt -l node05", None),
     ],
@@ -58,7 +65,8 @@ def test_a_value_that_resembles_none_is_not_corrected():
 def test_the_corrected_command_is_the_first_line_to_paste(shell, typed, corrected):
     shell.write("hosts.txt", HOSTS)
     shell.write("t.py", "print(1)\n")
-    done = shell(*typed.split())
+    shell.write("x.yaml", "steps:\n- {name: first, sh: hostname, tags: train}\n")
+    done = shell(*shlex.split(typed))
     (error,) = done.errors
     first = error.hint.splitlines()[0]
     if corrected:

@@ -64,6 +64,7 @@ def bare_ipex(args: list[str]) -> list[str]:
 @command(
     "Start here",
     30,
+    habits="upgrade=--upgrade update=--upgrade",
     interrupted="the hosts keep the environment they had; run the same command again",
     spelled=bare_ipex,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ipexctl.base.located_errors import did_you_mean
+from ipexctl.base.located_errors import ask_if_meant, nearest_word
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
 from ipexctl.base.yaml_nodes import Node, Scalar
@@ -105,9 +105,10 @@ def chosen_steps(play: Play, options: PlayOptions) -> tuple[PlayStep, ...]:
             if tag not in all_tags and tag != "all":
                 what = f"{option} {tag}: no step of {play.source} has this tag"
                 names = ", ".join(sorted(all_tags - {ALWAYS, NEVER})) or "none"
+                near = nearest_word(tag, sorted(all_tags))
                 raise InputError(
-                    what + did_you_mean(tag, all_tags), hint=f"tags: {names}", slug="unknown-tag"
-                )
+                    what + ask_if_meant(near), hint=f"tags: {names}", slug="unknown-tag"
+                ).with_meant(tag, near)
     steps = _steps_from(play, options.first) if options.first else play.steps
     return tuple(step for step in steps if _has_wanted_tags(step, options))
 
@@ -127,5 +128,7 @@ def _steps_from(play: Play, first: str) -> tuple[PlayStep, ...]:
         if first in (step.name, str(step.number)):
             return play.steps[i:]
     names = [step.name for step in play.steps if step.name]
-    what = f"--from {first}: {play.source} has no such step{did_you_mean(first, names)}"
-    raise InputError(what, hint="--list-steps   # names and numbers", slug="unknown-step")
+    near = nearest_word(first, names)
+    what = f"--from {first}: {play.source} has no such step{ask_if_meant(near)}"
+    error = InputError(what, hint="--list-steps   # names and numbers", slug="unknown-step")
+    raise error.with_meant(first, near)

@@ -87,12 +87,14 @@ class RunOnHost:
 def checked_name(name: str) -> str:
     """Return the name; raise InputError for one that could be taken for an id."""
     if name and not _NAME.fullmatch(name):
+        words = re.findall(r"[A-Za-z0-9._-]+", name)
+        valid = _NAME.search("-".join([*["run"] * name[:1].isdigit(), *words]))
         raise InputError(
             f"--name {name!r}: not a valid name for a run",
             why="a name begins with a letter; letters, digits, '.', '_' and '-' may follow, "
             "64 characters at most",
             slug="run-name-invalid",
-        )
+        ).with_meant(name, valid[0] if valid else "")
     return name
 
 
