@@ -136,10 +136,12 @@ def attach_and_follow(
         run = find_run(fleet, text, newest=NEWEST)
         settle_queued_runs(fleet, [run])
         painter = Painter(view, target.note)
-        own = read_caller().owns(run)
+        caller = read_caller()
+        own = caller.owns(run)
+        if not own and not (run.over and (caller.has_started(run) or not run.about.by)):
+            painter.note(describe_foreign(run))
         if not run.over and not own:
             interrupts.leaving = (*interrupts.leaving, signal.SIGINT)
-            painter.note(describe_foreign(run))
         notify = None if run.over else load_settings().get("run.notify")
         command = notify.value if notify else ""
         painter.notifier = EventNotifier(target, command, root, run.about.name, painter.note)

@@ -18,6 +18,7 @@ import pytest
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.install import env_users
 from tests.cli import Ended, ipexctl
+from tests.hub.test_other_versions_local import make_newer
 from tests.run.test_ps_local import LONG, TRAIN, Here
 from tests.ssh.test_shell import Terminal
 
@@ -158,12 +159,17 @@ def test_a_command_that_shows_another_persons_run_says_once_whose_it_is(people: 
     page = str(people.bob.code / "page.html")
     for words in (
         ("logs", "bert"), ("metrics", "bert"), ("fetch", run, "out"), ("why", "bert"),
-        ("report", "bert", "-o", page), ("wait", "bert"), ("checkpoints", run),
+        ("report", "bert", "-o", page), ("wait", "bert"), ("checkpoints", run), ("attach", "bert"),
     ):  # fmt: skip
         said = " ".join(people.bob.call(*words).stderr.split())
-        assert said.count(" is a run of ") == 1 and whose in said, (words, said)
+        note = whose.removeprefix("ipexctl: note: ") if words[0] == "attach" else whose
+        assert said.count(" is a run of ") == 1 and said.startswith(note), (words, said)
         own = people.ann_elsewhere.call(*words)
         assert "is a run of" not in own.stderr + own.stdout, words
+    make_newer(people.here)
+    for words in (("wait", "bert"), ("fetch", "bert", "out")):
+        notes = re.findall("ipexctl: note: (.*)", people.bob.call(*words).stderr)
+        assert "is a run of ann@" in notes[0] and "ipexctl" in notes[1], notes
     active = people.ann.begin("--name", "bert", *LONG)
     kept = people.bob.call("rm", "bert", "-y")
     assert (kept.returncode, kept.slug) == (2, "run-active")

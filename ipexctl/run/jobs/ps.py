@@ -98,15 +98,20 @@ def read_caller() -> Caller:
 
 
 def find_run(
-    fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False, removes: bool = False
-) -> ListedRun:
+    fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False, removes: bool = False,
+    says_whose: bool = False,
+) -> ListedRun:  # fmt: skip
     """Return the run that `text` names; hosts are asked for all runs if none of the newest is the
-    caller's. `removes`: as for choose_run. Raise Unreachable if a host not asked may have it."""
+    caller's. `removes`: as for choose_run; `says_whose`: as find_run_of_anybody. Raise Unreachable
+    if a host not asked may have it."""
     runs, caller = gather_runs(fleet, newest=newest, sizes=sizes), read_caller()
     try:
         run = choose_run(runs, text, caller, removes=removes)
         if newest and not (caller.owns(run) or run.id.startswith(text)):
-            return find_run(fleet, text, sizes=sizes)  # an older one with this name may be theirs
+            # an older one with this name may be theirs
+            return find_run(fleet, text, sizes=sizes, says_whose=says_whose)
+        if says_whose and run.about.by and not caller.has_started(run):
+            fleet.target.note(describe_foreign(run))
         if note := run_format.describe_version(run):
             fleet.target.note(note)
         if text == run.about.asked:
@@ -116,7 +121,7 @@ def find_run(
         return run
     except InputError as e:
         if newest:
-            return find_run(fleet, text, sizes=sizes)
+            return find_run(fleet, text, sizes=sizes, says_whose=says_whose)
         if not fleet.failures:
             e.why = e.why or _name_other_accounts(fleet)
             if e.why or not _is_only_local(fleet):
@@ -133,11 +138,9 @@ def find_run(
 
 
 def find_run_of_anybody(fleet: Fleet, text: str, *, newest: int = 0) -> ListedRun:
-    """Return the run that `text` names; a note says whose it is if another person started it."""
-    run = find_run(fleet, text, newest=newest)
-    if run.about.by and not read_caller().has_started(run):
-        fleet.target.note(describe_foreign(run))
-    return run
+    """Return the run that `text` names; the first note says whose it is if another person started
+    it."""
+    return find_run(fleet, text, newest=newest, says_whose=True)
 
 
 def _is_only_local(fleet: Fleet) -> bool:
