@@ -332,7 +332,7 @@ def test_ps_starts_a_killed_keeper_again_and_the_next_attempt_has_its_host(
 ):
     """Of node02, which is healthy: the keeper, or what starts its guardians."""
     options = ("-d", "-ppn", "1", "--restarts", "2", "--min-hosts", "1", "--host-timeout", "6s")
-    done = runner.plain(*options, str(runner.script(FAILS_ONCE)))
+    done = runner.plain("--name", "bert", *options, str(runner.script(FAILS_ONCE)))
     assert done.returncode == 0, done.stderr
     run_id, home = done.stdout.split()[-1], tmp_path / "two"
 
@@ -353,7 +353,7 @@ def test_ps_starts_a_killed_keeper_again_and_the_next_attempt_has_its_host(
 
     assert wait_until(is_watched, 120, 1.0), said
     notes = " ".join("".join(said).split())
-    assert f"{run_id}: 1 of 3 hosts keeps no watch (node02); its keeper is started again" in notes
+    assert "bert: 1 of 3 hosts keeps no watch (node02); its keeper is started again" in notes
     (row,) = rows_of(runner, home, run_id)
     assert (row["state"], row["ranks_started"]) == ("running", 3)
     shell("node01", "touch /tmp/fail-now")

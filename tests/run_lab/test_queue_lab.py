@@ -170,3 +170,23 @@ def test_a_run_that_was_stopped_stays_stopped_on_a_host_that_was_away(full_rung,
         row for row in json.loads(cluster.call("ps", "--json"))["runs"] if row["run_id"] == queued
     ]
     cluster.call("stop", run.run_id)
+
+
+def test_a_queued_run_whose_keepers_have_ended_waits_again_and_is_named(runner, tmp_path):
+    cluster = Cluster(runner, tmp_path / "two")
+    run = runner.start("-n", "1", "-l", "node01", str(runner.script(SLEEP)))
+    up(run, 1)
+    queued = cluster.queue("-n", "3", "--name", "bert")
+    assert cluster.comes_to(queued, "queued", "on its cores")
+    for host in runner.lab.hosts:
+        runner.lab.run_in(host, ["/bin/sh", "-c", "kill -9 $(pgrep -x ipexctl-keeper)"])
+    said: list[str] = []
+
+    def is_woken() -> bool:
+        said.append(" ".join(second(runner, cluster.home, "ps").stderr.split()))
+        return " waits again " in said[-1]
+
+    assert wait_until(is_woken, 120, 0.5), said
+    assert "note: bert waits again on node[01-03], where its keepers had ended" in said[-1]
+    for run_id in (queued, run.run_id):
+        cluster.call("stop", run_id)

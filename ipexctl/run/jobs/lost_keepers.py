@@ -44,7 +44,7 @@ def restore_keepers(fleet: Fleet, run: ListedRun) -> None:
     if left := sorted(set(names) - set(started)):
         end = f"no keeper was started on {fold(left)}; the next attempt may leave it out"
     count = f"{len(lost)} of {leading.keeper.keepers} hosts"
-    fleet.target.note(f"{run.first_id}: {count} {watch} ({fold(names)}); {end}")
+    fleet.target.note(f"{run.about.name or run.first_id}: {count} {watch} ({fold(names)}); {end}")
 
 
 def lacks_keeper(fleet: Fleet, host: Host, name: str, run_id: str) -> bool:

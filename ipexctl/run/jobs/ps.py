@@ -117,7 +117,8 @@ def find_run(
         if text == run.about.asked:
             fleet.target.note(f"{describe_run(run)} was to be called {text}")
         if not newest and (without := run.removed_from(host.name for host in fleet.alive)):
-            fleet.target.note(f"{run.id} was pruned or removed on {fold(without)}, with its output")
+            where = f"pruned or removed on {fold(without)}, with its output"
+            fleet.target.note(f"{run.name_or_id} was {where}")
         return run
     except InputError as e:
         if newest:
@@ -191,7 +192,8 @@ def settle_queued_runs(fleet: Fleet, runs: Sequence[ListedRun]) -> bool:
         found = found or bool(asleep)
         woken = [host.name for host, down in settled.items() if waits and down is None]
         if woken:
-            fleet.target.note(f"{run.id} waits again on {fold(woken)}, where its keepers had ended")
+            where = f"on {fold(woken)}, where its keepers had ended"
+            fleet.target.note(f"{run.name_or_id} waits again {where}")
     return found
 
 
