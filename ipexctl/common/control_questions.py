@@ -2,6 +2,7 @@
 asked a KeeperQuestion (attempt_record.py)."""
 
 from ipexctl.common.message import MYPY, Message, Variant
+from ipexctl.common.rank_paces import RankPaces
 
 if MYPY:
     from typing import Any
@@ -39,4 +40,4 @@ class SupervisorState(Message):
     quiet: float = 0.0  # seconds without progress
     computes: bool = False  # a rank here uses its CPUs for more than waiting
     look: "Any" = None  # run/hang/evidence.py
-    pace: "Any" = None  # of the last minute: run/pace/rank_pace.py
+    pace: "RankPaces | None" = None  # of the last minute

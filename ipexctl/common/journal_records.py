@@ -2,6 +2,7 @@
 
 from ipexctl.common.exchange_report import ExchangeReport
 from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.rank_paces import RankPaces
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Exit, Fact
 
@@ -84,10 +85,10 @@ class LookNoted(JournalRecord):
 
 
 class PaceNoted(JournalRecord):
-    """What the ranks here did: in the last minute, and in all (remote/run/last_minute.py)."""
+    """What the ranks here did: in the last minute, and in all."""
 
-    last_minute: "dict[str, Any]"
-    whole: "dict[str, Any]"
+    last_minute: RankPaces
+    whole: RankPaces
 
 
 class PartEnded(JournalRecord):

@@ -3,6 +3,7 @@
 from ipexctl.common.attempt_record import FurtherAttempt, KeeperAnswer
 from ipexctl.common.journal_records import WrittenRecord
 from ipexctl.common.message import MYPY, AnyText, Line, Message, Variant
+from ipexctl.common.rank_paces import RankPaces
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Fact
 
@@ -86,7 +87,7 @@ class WhyAnswer(Message):
     quiet: float  # seconds without progress
     computes: bool  # a rank here uses its CPUs for more than waiting
     look: "Any"  # run/hang/evidence.py; None: there is no supervisor
-    pace: "Any"  # of the last minute, also of a run that has ended: run/pace/rank_pace.py
+    pace: "RankPaces | None"  # of the last minute, also of a run that has ended
     plan: "Any"  # as in PlanAnswer
     ends: "list[Fact]"  # of ranks of the run, without their output
 

@@ -2,11 +2,9 @@
 
 from ipexctl.common.exchange_report import ExchangeReport
 from ipexctl.common.journal_records import JournalRecord
-from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.message import Line, Message, Variant
+from ipexctl.common.rank_paces import RankPaces
 from ipexctl.common.run_events import Event
-
-if MYPY:
-    from typing import Any
 
 
 class PartReport(Message):
@@ -17,7 +15,7 @@ class PartReport(Message):
     found: "dict[Line, int]" = {}  # survivors by host, as reported to the hub
     traffic: ExchangeReport = ExchangeReport()  # what its ranks have exchanged
     killed: "Line" = ""  # how its supervisor ended, if it was killed
-    pace: "dict[str, Any]" = {}  # what its ranks did in the last minute
+    pace: RankPaces = RankPaces()  # what its ranks did in the last minute
 
 
 class SupervisorMessage(Variant):

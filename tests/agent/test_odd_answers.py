@@ -34,6 +34,7 @@ from ipexctl.common.folder_answers import (
 from ipexctl.common.frames import HEAD
 from ipexctl.common.install_answers import EnvProof, ExistingEnv
 from ipexctl.common.port_answers import PortOpened
+from ipexctl.common.rank_paces import RankPace, RankPaces
 from ipexctl.common.removal_answers import EnvsKept
 from ipexctl.common.result_answers import CommandEnded
 from ipexctl.common.run_events import (
@@ -248,6 +249,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
 GROUPS = (RankGroup((0, 1), "gloo", True, 7),)
 PROCESS = RankProcess(0, True, 0.5, 9.0, True, True, "a:1", 0, 2, "2.13.0", ("ray",), GROUPS)
 EXCHANGED = ExchangeReport((PROCESS,), ((0, "a", "b", 1, 2),))
+PACES = RankPaces(0.5, [RankPace(0, 9.0, 1.0, 10.0, 0.1)], [("make", 1.0)])
 DURING_A_RUN: list[dict[str, Any]] = [
     *(
         event_document(event, "h")
@@ -261,7 +263,7 @@ DURING_A_RUN: list[dict[str, Any]] = [
             CopierReported(PartFound("c", "1", ["m"], [], 0.0)),
         )
     ),
-    {"done": PartReport(0, "/l", {"h": 1}, EXCHANGED, "", {"cpu": 0.5, "ranks": {}}).document()},
+    {"done": PartReport(0, "/l", {"h": 1}, EXCHANGED, "", PACES).document()},
     {"error": {"what": "no disk", "why": "", "hint": ""}},
 ]
 

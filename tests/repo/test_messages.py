@@ -32,6 +32,7 @@ from ipexctl.common import (
     keeper_messages,
     play_messages,
     port_answers,
+    rank_paces,
     reach_answers,
     removal_answers,
     restart_plan,
@@ -61,7 +62,7 @@ MODULES = (
     supervisor_messages, run_answers, result_answers,
     control_questions, blob_answers, port_answers, env_answers, install_answers,
     folder_answers, removal_answers, boot_answers, play_messages, reach_answers, speed_answers,
-    run_about,
+    run_about, rank_paces,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

@@ -11,6 +11,7 @@ import pytest
 
 from ipexctl.base.host_answer import read_record
 from ipexctl.base.secret_mask import MASK
+from ipexctl.common.rank_paces import RankPace
 from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.report.comparison import difference_lines
 from ipexctl.report.comparison.recorded_inputs import (
@@ -23,12 +24,12 @@ from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
 from ipexctl.report.comparison.step_costs import step_costs
 from ipexctl.report.sections.differences import comparison_document
 from ipexctl.run.outcome.run_inputs import MOST_FILES, collect_run_inputs
-from ipexctl.run.pace.rank_pace import HostPace, RankPace
+from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.run_speed import Counted, Speed, measure_speed, round_known
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from tests import made
 
-Row = tuple[float, float, float, float, float]  # of a rank, as remote/run/last_minute.py has it
+Row = tuple[float, float, float, float, float]  # the fields of a RankPace after `rank`
 FILES = (("data.csv", "d1"), ("train.py", "a1"))
 PACKAGES = (("numpy", "2.4.6"), ("rich", "14.0"), ("torch", "2.13.0+cpu"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from dataclasses import replace
@@ -9,12 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
+from ipexctl.common.rank_paces import RankPace, RankPaces
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run.last_minute import Pace, Programs
 from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.output.slow_rank import Slow
-from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
+from ipexctl.run.pace.rank_pace import HostPace, pace_of
 from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.pace.slow_steps import StepWait, judge_slow_steps
 from ipexctl.run.plan import shown_plan
@@ -180,13 +183,11 @@ def test_the_summary_has_one_line_at_most(cpus, more, slow, lines):
 # --- what hosts report ----------------------------------------------------------------------------
 
 
-def test_odd_reports_are_left_out():
-    raw = {
-        "cpu": "much",
-        "ranks": {"0": [60.0, 1.5, 10.0, None, None], "x": [1] * 5, "1": [9.0, "a", 1, 1, 1]},
-    }
-    assert read_pace("n", raw) == HostPace("n", (RankPace(0, 60.0, 1.5, 10.0),))
-    assert read_pace("n", None) == HostPace("n") == read_pace("n", {"ranks": [1]})
+def test_a_host_that_reports_nothing_has_no_paces():
+    rank = RankPace(0, 60.0, 1.5, 10.0)
+    paces = RankPaces(0.5, [rank], [("make", 1.5)])
+    assert pace_of("n", paces) == HostPace("n", (rank,), 0.5, (("make", 1.5),))
+    assert pace_of("n", None) == HostPace("n") == pace_of("n", RankPaces())
 
 
 def test_the_last_minute_begins_with_the_first_exchange():
@@ -197,12 +198,20 @@ def test_the_last_minute_begins_with_the_first_exchange():
         (0.5, {3: (at, cpu, [sent, busy], at / 8, [at / 2, 0.0, 0.0])})
         for at, cpu, sent, busy in rows
     )
-    assert pace.last_minute() == {
-        "cpu": 0.5,
-        "ranks": {"3": [10.0, 0.5, 500.0, 0.5, 0.125, 0.5, 0, 0]},
-    }
+    found = pace.last_minute()
+    assert found == RankPaces(0.5, [RankPace(3, 10.0, 0.5, 500.0, 0.5, 0.125, 0.5, 0, 0)])
+    assert Answer("n", json.loads(json.dumps(found.document()))).read(RankPaces) == found
     pace.samples = deque(list(pace.samples)[:1])
-    assert pace.last_minute()["ranks"] == {}
+    assert pace.last_minute().ranks == []
+
+
+def test_cpu_time_of_a_child_that_is_lost_is_not_below_zero():
+    """A host reports no value that the controller refuses."""
+    pace = Pace(SimpleNamespace(took={}), None)
+    rows = [(0.0, 9.0, None, None, [0.0] * 3), (10.0, 4.0, None, None, [0.0] * 3)]
+    pace.samples = deque((None, {0: row}) for row in rows)
+    found = pace.last_minute()
+    assert Answer("n", found.document()).read(RankPaces) == found and found.ranks[0].cpus == 0
 
 
 def test_what_the_guardian_started_is_no_other_program():

@@ -6,6 +6,7 @@ import os
 import time
 
 from ipexctl.common.processes import find_descendants, process_times, with_ancestors
+from ipexctl.common.rank_paces import RankPace, RankPaces
 from ipexctl.remote.hang import process_state
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -92,25 +93,18 @@ class Pace:
         except OSError:
             self.history = None  # a full disk, say
 
-    def last_minute(self) -> "dict[str, Any]":
-        """Return {cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share, waited, asleep,
-        disk, process]}}.
-
-        If a rank sends, this begins with its first bytes. The share is that of the time in which it
-        sent; None if the kernel does not count that. `waited`: seconds without a CPU per second.
-        The last three: shares of the time in which its main thread waited for that.
-        """
+    def last_minute(self) -> RankPaces:
+        """Return the last minute's. If a rank sends, this begins with its first bytes."""
         samples, spans = list(self.samples), {}  # type: list[Sampled], Spans
         for _, ranks in samples:
             extend_spans(spans, ranks)
         busy = [cpu for cpu, _ in samples if cpu is not None]
-        return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": describe_spans(spans)}
+        return RankPaces(sum(busy) / len(busy) if busy else None, describe_spans(spans))
 
-    def whole_run(self) -> "dict[str, Any]":
-        """Return the same for the entire run, and {cpus, programs: [[name, CPUs], ...]} besides."""
+    def whole_run(self) -> RankPaces:
+        """Return the same for the entire run, and what other programs did."""
         cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
-        pace = {"cpu": cpu, "ranks": describe_spans(self.spans), "cpus": os.cpu_count()}
-        return dict(pace, programs=self.others.top())
+        return RankPaces(cpu, describe_spans(self.spans), self.others.top())
 
 
 def extend_spans(spans: "Spans", ranks: "dict[int, Row]") -> None:
@@ -121,9 +115,8 @@ def extend_spans(spans: "Spans", ranks: "dict[int, Row]") -> None:
         spans[rank] = (row if starts_sending else first_row, row)
 
 
-def describe_spans(spans: "Spans") -> "dict[str, list[Any]]":
-    """Return {rank: [seconds, CPUs, bytes sent per second, share, waited, shares]} of spans."""
-    rates = {}
+def describe_spans(spans: "Spans") -> "list[RankPace]":
+    rates = []
     for rank, (start, end) in sorted(spans.items()):
         seconds = end[0] - start[0]
         if seconds >= SHORTEST:
@@ -132,9 +125,11 @@ def describe_spans(spans: "Spans") -> "dict[str, list[Any]]":
             )
             is_counted = None not in (start[3], end[3])
             waited = max(0.0, (end[3] - start[3]) / seconds) if is_counted else None
-            cpus = (end[1] - start[1]) / seconds
+            cpus = max(
+                0.0, (end[1] - start[1]) / seconds
+            )  # the count of an ended child may be lost
             idle = [(seen - start[4][i]) / seconds for i, seen in enumerate(end[4])]
-            rates[str(rank)] = [seconds, cpus] + traffic + [waited] + idle
+            rates.append(RankPace(rank, seconds, cpus, *(traffic + [waited] + idle)))
     return rates
 
 
@@ -194,8 +189,8 @@ class Programs:
         self.seen = others
         self.began, self.ended = self.began or now, now
 
-    def top(self) -> "list[list[Any]]":
+    def top(self) -> "list[tuple[str, float]]":
         total = (self.ended - self.began) * os.sysconf("SC_CLK_TCK")
         if total <= 0:
             return []
-        return [[name, round(ticks / total, 3)] for name, ticks in self.ticks.most_common(TOP)]
+        return [(name, round(ticks / total, 3)) for name, ticks in self.ticks.most_common(TOP)]

@@ -14,12 +14,13 @@ from ipexctl.common.journal_records import (
     PaceNoted,
     PartEnded,
 )
+from ipexctl.common.rank_paces import RankPace
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Begun, Event, Moving, RankExited, RankStarted, Stalled
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import HostInputs, RunInputs, read_inputs
 from ipexctl.run.output.metric_lines import Numbers, Point
-from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
+from ipexctl.run.pace.rank_pace import HostPace, pace_of
 
 SHORTEST = 4.0  # seconds of samples needed for a statement
 _TAIL = 2000  # characters of a rank's last output: hosts send no more
@@ -102,14 +103,14 @@ def read_host_record(host: str, answer: RecordAnswer) -> HostRecord:
     ends_at = [written.at for written in records if isinstance(written.record, PartEnded)]
     samples = read_rows(RecordedSample, answer.samples)
     times = [*(written.at for written in records), *(sample.at for sample in samples)]
-    paces = (record.whole for record in own if isinstance(record, PaceNoted) and record.whole)
+    paces = (record.whole for record in own if isinstance(record, PaceNoted))
     return HostRecord(
         host=host,
         began=answer.began,
         plan=next((event.plan for _, event in facts if isinstance(event, Begun)), None),
         inputs=read_record(HostInputs, inputs) if inputs else None,
         of_run=read_inputs(inputs),
-        whole=next((read_pace(host, whole) for whole in paces), None),
+        whole=next((pace_of(host, whole) for whole in paces), None),
         starts=tuple((event.rank, at) for at, event in starts),
         ends=tuple((event.rank, at) for at, event in exits),
         used=tuple((e.rank, e.ended.usage.cpu) for _, e in exits if e.ended.usage),

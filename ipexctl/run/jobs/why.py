@@ -37,7 +37,7 @@ from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.outcome.run_state import Phase
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.pace import slow_steps
-from ipexctl.run.pace.rank_pace import read_pace
+from ipexctl.run.pace.rank_pace import pace_of
 from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan import shown_plan
@@ -123,7 +123,7 @@ def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, WhyAnswer])
     if plan is None:
         return {}
     speed = _measure_speed(fleet, run, plan)
-    paces = [read_pace(name, answer.pace) for name, answer in answers.items()]
+    paces = [pace_of(name, answer.pace) for name, answer in answers.items()]
     if not any(pace.ranks for pace in paces):
         return {"speed": speed}
     steps = slow_steps.judge_slow_steps(plan, paces, speed, run.about.command)

@@ -15,7 +15,7 @@ from ipexctl.common import run_events
 from ipexctl.common.supervisor_messages import PartReport
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.rank_states import RankEnd
-from ipexctl.run.pace.rank_pace import HostPace, read_pace
+from ipexctl.run.pace.rank_pace import HostPace, pace_of
 
 LAST_WORDS = 2000  # characters of a rank's output that show whether it failed on its own
 
@@ -72,7 +72,7 @@ def _parse_event(host: str, answer: Answer, body: bytes) -> Event:
         return run_events.Broken(plain(what))
     if "done" in answer:
         report = Answer(host, answer["done"]).read(PartReport)
-        return RunDone(report, read_pace(host, report.pace))
+        return RunDone(report, pace_of(host, report.pace))
     return with_output(host, answer.value("event", run_events.Event), body)
 
 

@@ -1,30 +1,9 @@
-"""Read what hosts report about the last minute of their ranks (remote/run/last_minute.py)."""
+"""What the ranks of each host did for some time, as values."""
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any
-
-from ipexctl.base.host_answer import read_record
-from ipexctl.base.values import by, int_of, number_or_none, positive_or_none
+from ipexctl.common.rank_paces import RankPace, RankPaces
 from ipexctl.quick_dataclass import dataclass
-
-
-@dataclass(frozen=True)
-class RankPace:
-    """A rank's pace. `sending`: the share of time with bytes on their way; None: not counted."""
-
-    rank: int = field(metadata=by(int_of, needed=True))
-    seconds: float = field(metadata=by(positive_or_none, needed=True))  # for which the numbers are
-    cpus: float = field(metadata=by(number_or_none, needed=True))  # that its process used
-    sent: float = field(
-        metadata=by(number_or_none, needed=True)
-    )  # bytes per second, to other hosts
-    sending: float | None = None
-    waited: float | None = None  # seconds per second in which its threads could run but had no CPU
-    asleep: float | None = None  # shares of the time in which its main thread slept,
-    disk: float | None = None  # waited for a disk,
-    process: float | None = None  # and for another process: a pipe, a socket
 
 
 @dataclass(frozen=True)
@@ -37,6 +16,7 @@ class HostPace:
     programs: tuple[tuple[str, float], ...] = ()
 
 
-def read_pace(host: str, raw: Any) -> HostPace:
-    """Read a host's report; invalid values are left out."""
-    return read_record(HostPace, raw, host=host)
+def pace_of(host: str, paces: RankPaces | None) -> HostPace:
+    """Return what a host reported, if it did."""
+    paces = paces or RankPaces()
+    return HostPace(host, tuple(paces.ranks), paces.cpu, tuple(paces.programs))

@@ -12,10 +12,11 @@ from enum import Enum
 
 from ipexctl.base import quoting
 from ipexctl.base.sizes import bit_rate, short_size
+from ipexctl.common.rank_paces import RankPace
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.slow_rank import find_slow_ranks
-from ipexctl.run.pace.rank_pace import HostPace, RankPace
+from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.run_speed import Speed
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, asked_threads
 
