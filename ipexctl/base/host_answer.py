@@ -286,7 +286,8 @@ def _is_message(kind: Any) -> bool:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, localns=_MEANT, include_extras=True)
+    few = {name: message.find_kind(name) for name in message.later}
+    return get_type_hints(kind, localns=_MEANT | few, include_extras=True)
 
 
 def _declare_in(kind: type[Message], name: str, type_: Any, strict: bool) -> _Declared:

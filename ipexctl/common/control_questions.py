@@ -1,11 +1,7 @@
 """What processes of a host ask the supervisor of a run there (remote/run/control.py). Its keeper is
-asked a KeeperQuestion (attempt_record.py)."""
+asked a KeeperQuestion (attempt_record.py). The answer: supervisor_state.py."""
 
-from ipexctl.common.message import MYPY, Message, Variant
-from ipexctl.common.rank_paces import RankPaces
-
-if MYPY:
-    from typing import Any
+from ipexctl.common.message import Variant
 
 
 class SupervisorQuestion(Variant):
@@ -31,13 +27,3 @@ class EndRun(SupervisorQuestion):
 
 class LookAtRanks(SupervisorQuestion):
     """Look at what the ranks here do."""
-
-
-class SupervisorState(Message):
-    """The answer; what is not asked for is left out."""
-
-    alive: bool = False
-    quiet: float = 0.0  # seconds without progress
-    computes: bool = False  # a rank here uses its CPUs for more than waiting
-    look: "Any" = None  # run/hang/evidence.py
-    pace: "RankPaces | None" = None  # of the last minute

@@ -9,6 +9,8 @@ from ipexctl.common.run_events import Exit, Fact
 if MYPY:
     from typing import Any
 
+    from ipexctl.common.rank_looks import RankLook
+
 
 RUN_FORMAT = 2  # of journals, and of what a supervisor is asked and says: another one is named
 
@@ -80,7 +82,7 @@ class LookNoted(JournalRecord):
     """What the ranks here did when the run made no progress."""
 
     number: int
-    ranks: "Any"  # run/hang/evidence.py
+    ranks: "list[RankLook]"
     time: float  # by the host's clock
 
 

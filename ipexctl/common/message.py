@@ -36,6 +36,7 @@ AbsolutePath = str
 EnvKey = str  # names an environment: 16 hexadecimal digits
 
 kinds = {}  # type: dict[str, type[Message]]  # all declared messages by name
+later = {}  # type: dict[str, Callable[[], object]]  # what imports one that few read, by its name
 
 
 @dataclass_transform()
@@ -209,7 +210,13 @@ def reader_of(type_: str) -> "Callable[[Any], Any]":
     kind, _, inner = type_.partition("[")
     if kind in ("list", "tuple", "dict"):
         return reader_of_many(kind, split_outside_brackets(inner[:-1], ","))
-    return (lambda value: value) if kind == "Any" else kinds[kind].read
+    return (lambda value: value) if kind == "Any" else find_kind(kind).read
+
+
+def find_kind(name: str) -> "type[Message]":
+    if name not in kinds and name in later:
+        later[name]()
+    return kinds[name]
 
 
 def plain_reader(meant: "list[Callable[[Any], bool]]") -> "Callable[[Any], Any]":

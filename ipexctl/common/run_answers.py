@@ -10,6 +10,8 @@ from ipexctl.common.run_events import Fact
 if MYPY:
     from typing import Any
 
+    from ipexctl.common.rank_looks import RankLook
+
 
 class JournalSummary(Message):
     """What a host's journal says of a run. Times are seconds since the run began there."""
@@ -30,7 +32,7 @@ class JournalSummary(Message):
     cut: "list[tuple[Line, float]]" = []  # which hosts do not reach each other, for how long
     stall: "float | None" = None  # seconds without progress, of a run that is stalled
     progressed: "float | None" = None  # of such a run: when its ranks last made progress
-    look: "Any" = None  # what its ranks here did then: run/hang/evidence.py
+    look: "list[RankLook] | None" = None  # what its ranks here did then
     ends: "list[Fact]" = []  # of ranks until then; later ends follow from how the run was ended
 
 
@@ -86,7 +88,7 @@ class WhyAnswer(Message):
     alive: bool  # its supervisor answers
     quiet: float  # seconds without progress
     computes: bool  # a rank here uses its CPUs for more than waiting
-    look: "Any"  # run/hang/evidence.py; None: there is no supervisor
+    look: "list[RankLook] | None"  # None: there is no supervisor
     pace: "RankPaces | None"  # of the last minute, also of a run that has ended
     plan: "Any"  # as in PlanAnswer
     ends: "list[Fact]"  # of ranks of the run, without their output

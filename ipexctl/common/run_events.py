@@ -4,10 +4,21 @@ concludes are the facts of the run, which every host's journal and every watchin
 
 from ipexctl.common.copy_messages import CopierEvent
 from ipexctl.common.exchange_report import ExchangeReport
-from ipexctl.common.message import MYPY, AnyText, Line, Message, Signed, Variant
+from ipexctl.common.message import MYPY, AnyText, Line, Message, Signed, Variant, later
 
 if MYPY:
     from typing import Any
+
+    from ipexctl.common.rank_looks import RankLook
+
+
+def import_rank_looks() -> object:
+    from ipexctl.common import rank_looks  # only a stalled run has looks
+
+    return rank_looks
+
+
+later["RankLook"] = import_rank_looks
 
 
 class Event(Variant):
@@ -107,10 +118,10 @@ class Swept(Event):
 
 
 class RanksLooked(Event):
-    """What a host's ranks do, when no rank of the run makes progress (run/hang/evidence.py)."""
+    """What a host's ranks do, when no rank of the run makes progress."""
 
     number: int
-    ranks: "Any"
+    ranks: "list[RankLook]"
 
 
 class Exchanged(Event):

@@ -20,9 +20,9 @@ if MYPY:
     from typing import Any
 
     Stacks = dict[int, list[FrameType]]  # frames by thread, the innermost first
-    Place = list[Any]  # path, line, function
+    Place = dict[str, Any]  # path, line, function
     Holders = dict[int, tuple[int, Place]]  # thread and place by the id of the lock it holds
-    Row = dict[str, Any]  # what a thread waits for
+    Row = dict[str, Any]  # a ThreadReport of common/rank_looks.py
 
 LAST, GROUPS, SHAPES = 6, 32, 8  # collectives of each group; groups; tensors of a collective
 FRAMES, TASKS, TEXT = 60, 8, 60
@@ -35,7 +35,7 @@ trees = {}  # type: dict[tuple[str, int], ast.Module]  # of functions, by path a
 
 
 def answer(distributed: "ModuleType") -> str:
-    """Return what remote/hang/python_stacks.py reads. `cpu`: the seconds that it took."""
+    """Return a RankAnswer of common/rank_looks.py as JSON."""
     cpu_time = getattr(time, "thread_time", float)  # not in Python 3.6
     start, waits = cpu_time(), []
     try:
@@ -43,7 +43,8 @@ def answer(distributed: "ModuleType") -> str:
     except Exception:
         pass  # the stacks say where they are
     collectives, why = last_collectives(distributed)
-    row = {"collectives": collectives, "why": why, "waits": waits, "cpu": cpu_time() - start}
+    cpu = max(0.0, cpu_time() - start)
+    row = {"collectives": collectives, "why": why, "waits": waits, "cpu": cpu}
     return json.dumps(row, default=str)
 
 
@@ -57,8 +58,9 @@ def last_collectives(distributed: "ModuleType") -> "tuple[dict[str, Any] | None,
         entries = json.loads(_distributed_c10d._dump_fr_trace_json()).get("entries") or []
         by_group = {}  # type: dict[str, list[dict[str, Any]]]
         for entry in entries:
-            if not entry.get("is_p2p"):  # gloo does not record send and recv
-                row = describe_collective(entry, time.time())
+            row = describe_collective(entry, time.time())
+            known = type(row["seq"]) is int and row["op"]
+            if known and not entry.get("is_p2p"):  # gloo does not record send and recv
                 by_group.setdefault(row["group"], []).append(row)
         rows = [row for name in sorted(by_group)[:GROUPS] for row in by_group[name][-LAST:]]
         return {"last": rows, "groups": groups_of(distributed)}, ""
@@ -88,7 +90,7 @@ def groups_of(distributed: "ModuleType") -> "dict[str, Any]":
         members = list(world.pg_group_ranks.items())[:GROUPS]
         return {
             world.pg_names.get(group, ""): {
-                "name": getattr(group, "group_desc", ""),
+                "name": getattr(group, "group_desc", "") or "",
                 "ranks": sorted(ranks),
             }
             for group, ranks in members
@@ -132,7 +134,8 @@ def stack_of(frame: "FrameType | None") -> "list[FrameType]":
 
 
 def place_of(frame: "FrameType", line: "int | None" = None) -> "Place":
-    return [frame.f_code.co_filename, line or frame.f_lineno, frame.f_code.co_name]
+    line = line or frame.f_lineno or 0
+    return {"path": frame.f_code.co_filename, "line": line, "function": frame.f_code.co_name}
 
 
 def own_place(stack: "list[FrameType]") -> "Place":
@@ -148,14 +151,14 @@ def wait_of(stack: "list[FrameType]", stacks: "Stacks", holders: "Holders") -> "
         stack = stack[1:]
     node = find_pending_call(stack[0])
     if isinstance(node, ast.Call):
-        row["call"] = called_name(stack[0], node.func)
+        row["call"] = str(called_name(stack[0], node.func))
     for frame in stack:
         owner, function = frame.f_locals.get("self"), frame.f_code.co_name  # type: Any, str
         path = frame.f_code.co_filename
         if not path.endswith(LOOPS):
             break
         if path.endswith("/subprocess.py") and hasattr(owner, "pid"):
-            return dict(row, what="process", child=owner.pid)
+            return dict(row, what="process", child=owner.pid or 0)
         if path.endswith("/asyncio/base_events.py") and function == "run_forever":
             return dict(row, what="asyncio", tasks=waiting_tasks(owner))
     outer = None
@@ -212,15 +215,15 @@ def wait_in_library(
     return {"what": {"Event": "event", "Condition": "condition"}.get(kind.__name__, "")}
 
 
-def runner_of(future: object, stacks: "Stacks") -> "str | None":
-    """Return the thread that computes a future of a ThreadPoolExecutor, or None."""
+def runner_of(future: object, stacks: "Stacks") -> str:
+    """Return the thread that computes a future of a ThreadPoolExecutor, or ""."""
     for ident, stack in stacks.items():
         for frame in stack:
             if frame.f_code.co_filename.endswith("/concurrent/futures/thread.py"):
                 item = frame.f_locals.get("self")
                 if getattr(item, "future", None) is future:
                     return name_of(ident)
-    return None
+    return ""
 
 
 def waiting_tasks(loop: "Any") -> "list[Place]":
@@ -234,7 +237,7 @@ def waiting_tasks(loop: "Any") -> "list[Place]":
                 place = place_of(frame)
             awaited = getattr(awaited, "cr_await", None)
         places += [place] if place else []
-    return sorted(places)[:TASKS]
+    return sorted(places, key=lambda place: (place["path"], place["line"]))[:TASKS]
 
 
 def wait_for_lock(frame: "FrameType", node: "ast.expr", holders: "Holders") -> "Row":

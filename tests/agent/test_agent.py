@@ -390,6 +390,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 COMMON = ("files", "folder_trust", "root_paths")  # of all that use the folder
 MESSAGES = (  # of a run
     "checkpoint_reports", "copy_messages", "exchange_report", "journal_records", "message",
+    "rank_looks", "rank_paces",
     "run_about", "run_events", "run_orders", "supervisor_messages", "watch_orders",
 )  # fmt: skip
 

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipexctl.common.rank_looks import RankLook
 from ipexctl.run.hang.diagnosis import diagnose_run
 from ipexctl.run.hang.diagnosis_layout import diagnosis_document, diagnosis_lines
-from ipexctl.run.hang.evidence import RankLook, read_look
+from ipexctl.run.hang.evidence import looks_of
 from ipexctl.run.hang.hang_report import Situation
 
 Raw = dict[str, Any]
@@ -19,7 +20,7 @@ TORCH = SITE + "torch/distributed/"
 MASTER = "10.0.0.1:29500"
 FUTEX = {"state": "S", "wchan": "futex_do_wait", "syscall": [202, 94086, 393, 0]}
 SLEEP = {"state": "S", "wchan": "hrtimer_nanosleep", "syscall": [230, 1, 1, 0]}
-BUSY = {"state": "R", "cpu": 1.0, "main_cpu": 1.0, "wchan": "0", "syscall": None}
+BUSY = {"state": "R", "cpu": 1.0, "main_cpu": 1.0, "wchan": "0", "syscall": []}
 BACKWARD = [
     [SITE + "torch/autograd/graph.py", 979, "_engine_run_backward"],
     [SITE + "torch/autograd/__init__.py", 395, "backward"],
@@ -52,9 +53,17 @@ def calls(*last: Raw, **groups: list[int]) -> Raw:
     return {"last": list(last), "groups": named}
 
 
+def place(path: str, line: int, function: str) -> Raw:
+    return {"path": path, "line": line, "function": function}
+
+
+def places(stack: list[Any]) -> list[Raw]:
+    return [place(*frame) for frame in stack]
+
+
 def row(rank: int, stack: list[Any] | None = None, **more: Any) -> Raw:
     """Idle in a futex, without collectives, unless told otherwise."""
-    threads = [] if stack is None else [{"main": True, "name": "", "frames": stack}]
+    threads = [] if stack is None else [{"main": True, "name": "", "frames": places(stack)}]
     own = next((f for f in stack or [] if str(f[0]).startswith(WORK)), None)
     text = more.pop("text", "")
     return {
@@ -65,7 +74,7 @@ def row(rank: int, stack: list[Any] | None = None, **more: Any) -> Raw:
         "main_cpu": 0.0,
         "stacks": "none" if stack is None else "ok",
         "threads": threads,
-        "source": [*own, text] if own else None,
+        "source": {**place(*own), "text": text} if own else None,
         "waits_in_loop": False,
         "collectives": None,
         "collectives_why": "torch too old",
@@ -89,7 +98,9 @@ def late(rank: int, stack: list[Any] | None = None, **more: Any) -> Raw:
 
 
 def looks(rows: list[Raw], per_host: int = 2) -> tuple[RankLook, ...]:
-    return tuple(one for r in rows for one in read_look(host(r["rank"], per_host), [r]))
+    return tuple(
+        one for r in rows for one in looks_of(host(r["rank"], per_host), [RankLook.read(r)])
+    )
 
 
 def situation(rows: list[Raw], world: int = 4, per_host: int = 2, **more: Any) -> Situation:
@@ -146,16 +157,21 @@ def waits_for_store(rank: int, text: str) -> Raw:
 
 
 def child(**more: Any) -> Raw:
-    given: Raw = {"pid": 9, "name": "pt_data_worker", "state": "S", "cpu": 0.0, "exited": False}
+    given: Raw = {
+        "rank": 3,
+        "pid": 9,
+        "name": "pt_data_worker",
+        "state": "S",
+        "cpu": 0.0,
+        "exited": False,
+    }
     stack = more.pop("frames", [])
-    return given | {"threads": [{"main": True, "name": "", "frames": stack}]} | more
+    return given | {"threads": [{"main": True, "name": "", "frames": places(stack)}]} | more
 
 
 def linked(rank: int, other: int, **more: Any) -> Raw:
-    rows = [[f"10.0.0.{rank + 1}:40", f"10.0.0.{other + 1}:40", 0, 0, 0, 0.0]]
-    for i, key in enumerate(("unsent", "unread", "retransmits", "unanswered"), 2):
-        rows[0][i] = more.get(key, 0)
-    return waits(rank, connections=rows)
+    ends = {"here": f"10.0.0.{rank + 1}:40", "peer": f"10.0.0.{other + 1}:40"}
+    return waits(rank, connections=[ends | more])
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ CASES = [
         wchan="pipe_read",
         blocked_on={"what": "pipe"},
     ),
-    behind("sleeps, where only wchan can be read", "sleeping", **SLEEP | {"syscall": None}),
+    behind("sleeps, where only wchan can be read", "sleeping", **SLEEP | {"syscall": []}),
     behind(
         "sleeps in a loop until a file is there",
         "sleeping",

@@ -13,17 +13,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import ipexctl.in_ranks
 from ipexctl.common.processes import stat_of
+from ipexctl.common.rank_looks import (
+    GroupRanks,
+    RankConnection,
+    RankLook,
+    StackFrame,
+    WaitSource,
+)
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.hang import process_state
 from ipexctl.remote.hang.look import look_at_ranks
 from ipexctl.run.hang.diagnosis import diagnose_run
-from ipexctl.run.hang.evidence import read_look
+from ipexctl.run.hang.evidence import looks_of
 from ipexctl.run.hang.hang_report import Situation
 from tests.processes import interpreter
 
@@ -93,13 +99,13 @@ def look_at(
     site: Path,
     child: subprocess.Popen[bytes],
     seconds: float = SECONDS,
-    seen: Callable[[dict[str, Any]], bool] = lambda row: True,
-) -> dict[str, Any]:
+    seen: Callable[[RankLook], bool] = lambda row: True,
+) -> RankLook:
     """Where others keep the CPUs busy, it may need a second look until the rank has answered."""
     for _ in range(8):
         (row,) = look_at_ranks(str(site), {5: child.pid}, seconds)
-        assert (row["rank"], row["pid"]) == (5, child.pid)
-        if seen(row) and (row["stacks"] != "silent" or row["state"] in "TD"):
+        assert (row.rank, row.pid) == (5, child.pid)
+        if seen(row) and (row.stacks != "silent" or row.state in "TD"):
             break
     return row
 
@@ -115,16 +121,16 @@ def test_a_rank_that_sleeps_is_seen_where_it_sleeps_and_with_the_text_of_the_lin
     child = start(SLEEP)
     wait_for_state(child.pid, "S")
     row = look_at(site, child)
-    assert row["state"] == "S" and row["stacks"] == "ok"
-    (thread,) = row["threads"]
+    assert row.state == "S" and row.stacks == "ok"
+    (thread,) = row.threads
     script = child.args[1]
-    assert thread["main"] and not thread["name"]
-    assert thread["frames"] == [[script, 4, "step"], [script, 5, "<module>"]]
-    assert row["source"] == [script, 4, "step", "time.sleep(60)"]
-    assert not row["waits_in_loop"]
-    assert row["cpu"] < 0.2
-    assert (row["children"], row["connections"]) == ([], [])
-    assert (row["collectives"], row["collectives_why"]) == (None, "not asked")
+    assert thread.main and not thread.name
+    assert thread.frames == (StackFrame(script, 4, "step"), StackFrame(script, 5, "<module>"))
+    assert row.source == WaitSource(script, 4, "step", "time.sleep(60)")
+    assert not row.waits_in_loop
+    assert row.cpu < 0.2
+    assert (row.children, row.connections) == ((), ())
+    assert (row.collectives, row.collectives_why) == (None, "not asked")
     assert (site / f"{child.pid}.stacks").stat().st_size < 40  # what is read does not pile up
 
 
@@ -139,8 +145,8 @@ def test_opening_a_fifo_names_its_path(site, start, tmp_path):
     )
     wait_for_state(child.pid, "S")
     row = look_at(site, child)
-    if row["syscall"]:
-        assert row["blocked_on"]["path"] == str(fifo) and row["blocked_on"]["what"] == "pipe"
+    if row.syscall:
+        assert row.blocked_on.path == str(fifo) and row.blocked_on.what == "pipe"
 
 
 def test_what_a_finished_call_left_in_memory_is_not_a_path() -> None:
@@ -153,13 +159,13 @@ def test_what_a_finished_call_left_in_memory_is_not_a_path() -> None:
 def test_a_busy_loop_uses_a_cpu_and_is_no_waiting_loop(site, start):
     child = start(hang('print("here", flush=True)\nn = 0\nwhile True:\n    n += 1\n'))
 
-    def is_looping(row: dict[str, Any]) -> bool:
-        return row["main_cpu"] > 0 and bool(row["source"]) and row["source"][1] in (4, 5)
+    def is_looping(row: RankLook) -> bool:
+        return row.main_cpu > 0 and bool(row.source) and row.source.line in (4, 5)
 
     row = look_at(site, child, 0.5, is_looping)
-    assert 0 < row["main_cpu"] <= row["cpu"] < 1.2  # as much as others leave it
-    assert not row["waits_in_loop"] and row["source"][1] in (4, 5)
-    assert row["blocked_on"] is None
+    assert 0 < row.main_cpu <= row.cpu < 1.2  # as much as others leave it
+    assert not row.waits_in_loop and row.source.line in (4, 5)
+    assert row.blocked_on is None
 
 
 def test_a_waiting_loop(site, start):
@@ -170,7 +176,7 @@ def test_a_waiting_loop(site, start):
         )
     )
     # a look between two pauses sees none
-    assert wait_until(lambda: look_at(site, child)["waits_in_loop"], 60, 0.1)
+    assert wait_until(lambda: look_at(site, child).waits_in_loop, 60, 0.1)
 
 
 def test_a_stopped_rank_gets_no_signal(site, start):
@@ -178,12 +184,12 @@ def test_a_stopped_rank_gets_no_signal(site, start):
     os.kill(child.pid, signal.SIGSTOP)
     wait_for_state(child.pid, "T")
     row = look_at(site, child)
-    assert (row["state"], row["stacks"], row["threads"]) == ("T", "silent", [])
-    assert row["collectives_why"] in ("silent", "not asked")
+    assert (row.state, row.stacks, row.threads) == ("T", "silent", ())
+    assert row.collectives_why in ("silent", "not asked")
     assert pending(child.pid) == 0
     os.kill(child.pid, signal.SIGCONT)
     wait_for_state(child.pid, "S")
-    assert look_at(site, child)["stacks"] == "ok"
+    assert look_at(site, child).stacks == "ok"
 
 
 def pending(pid: int) -> int:
@@ -200,7 +206,7 @@ IGNORE = "signal.signal(62, signal.SIG_IGN)"
 def test_a_rank_that_blocks_or_ignores_the_signal_is_not_asked(site, start, how):
     child = start(hang(f"import signal\n{how}\n") + SLEEP)
     row = look_at(site, child)
-    assert (row["stacks"], row["threads"]) == ("blocked", [])
+    assert (row.stacks, row.threads) == ("blocked", ())
     assert pending(child.pid) == 0
 
 
@@ -208,7 +214,7 @@ def test_a_rank_that_blocks_or_ignores_the_signal_is_not_asked(site, start, how)
 def test_a_python_without_our_site_survives(site, start, options):
     child = start(SLEEP, options=options)
     row = look_at(site, child)
-    assert (row["stacks"], row["threads"]) == ("none", [])
+    assert (row.stacks, row.threads) == ("none", ())
     assert child.poll() is None
 
 
@@ -219,21 +225,21 @@ def test_a_rank_that_closed_our_file_keeps_its_own_clean(site, start, tmp_path):
         + SLEEP,
         str(tmp_path / "checkpoint"),
     )
-    assert look_at(site, child)["stacks"] == "none"
+    assert look_at(site, child).stacks == "none"
     assert child.poll() is None and not (tmp_path / "checkpoint").read_bytes()
 
 
 def test_without_a_site_there_are_no_stacks(start):
     child = start(SLEEP)
     (row,) = look_at_ranks(None, {0: child.pid}, 0.05)
-    assert (row["stacks"], row["collectives_why"], row["state"]) == ("none", "not asked", "S")
+    assert (row.stacks, row.collectives_why, row.state) == ("none", "not asked", "S")
 
 
 def test_a_rank_that_has_ended(site):
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     row = look_at(site, child)
-    assert (row["state"], row["stacks"], row["cpu"]) == ("X", "none", 0.0)
+    assert (row.state, row.stacks, row.cpu) == ("X", "none", 0.0)
 
 
 def test_c_code_that_holds_the_gil_is_seen(site, start):
@@ -247,7 +253,7 @@ def test_c_code_that_holds_the_gil_is_seen(site, start):
     )
     wait_for_state(child.pid, "S")
     row = look_at(site, child)
-    assert row["stacks"] == "ok" and row["source"][3].startswith("c.read(")
+    assert row.stacks == "ok" and row.source.text.startswith("c.read(")
     assert child.poll() is None  # the kernel goes on with the read
 
 
@@ -267,11 +273,11 @@ def test_a_main_thread_in_state_d_keeps_no_one_waiting(site, start):
     began = time.monotonic()
     row = look_at(site, child)
     assert time.monotonic() - began < SECONDS + 1.0
-    assert (row["state"], row["stacks"], row["threads"]) == ("D", "silent", [])
+    assert (row.state, row.stacks, row.threads) == ("D", "silent", ())
     assert pending(child.pid)
     look_at(site, child)
-    (copy,) = row["children"]
-    os.kill(copy["pid"], signal.SIGKILL)
+    (copy,) = row.children
+    os.kill(copy.pid, signal.SIGKILL)
     wait_for_state(child.pid, "Z")
     answers = (site / f"{child.pid}.stacks").read_text()
     assert answers.count("Current thread") == 1  # asked twice, it got one signal
@@ -282,8 +288,8 @@ def test_another_thread_answers_for_a_main_thread_in_state_d(site, start):
     child = start(hang(UNINTERRUPTIBLE + other + 'print("here", flush=True)\ncopy()\n'))
     wait_for_state(child.pid, "D")
     row = look_at(site, child)
-    assert (row["state"], row["stacks"]) == ("D", "ok")
-    assert row["threads"][0]["main"] and row["threads"][0]["frames"][0][2] == "copy"
+    assert (row.state, row.stacks) == ("D", "ok")
+    assert row.threads[0].main and row.threads[0].frames[0].function == "copy"
 
 
 WORKER = """
@@ -307,13 +313,11 @@ def test_a_forked_worker_answers_too_and_a_dead_one_is_counted(site, start):
         + SLEEP
     )
     row = look_at(site, child)
-    dead, worker = row["children"]
-    assert (dead["exited"], dead["state"], dead["threads"]) == (True, "Z", [])
-    assert dead["ended"] == "exit code 3"
-    assert (
-        not worker["exited"] and worker["threads"][0]["frames"][0][2] == "work" and worker["name"]
-    )
-    assert row["threads"][0]["frames"][0][2] == "step"
+    dead, worker = row.children
+    assert (dead.exited, dead.state, dead.threads) == (True, "Z", ())
+    assert dead.ended == "exit code 3"
+    assert not worker.exited and worker.threads[0].frames[0].function == "work" and worker.name
+    assert row.threads[0].frames[0].function == "step"
 
 
 def test_the_cpu_time_of_a_child_that_ended_meanwhile_is_not_lost(site, start):
@@ -328,8 +332,8 @@ def test_the_cpu_time_of_a_child_that_ended_meanwhile_is_not_lost(site, start):
             "    os.wait()\n"
         )
     )
-    row = look_at(site, child, 0.6, lambda row: row["cpu"] > 2 * row["main_cpu"])
-    assert row["cpu"] > 2 * row["main_cpu"]
+    row = look_at(site, child, 0.6, lambda row: row.cpu > 2 * row.main_cpu)
+    assert row.cpu > 2 * row.main_cpu
 
 
 @pytest.fixture
@@ -352,11 +356,11 @@ def test_a_socket_that_waits_for_its_peer(site, start, server, wait):
     )
     wait_for_state(child.pid, "S")
     row = look_at(site, child)
-    (link,) = row["connections"]
-    assert link[1:] == [f"127.0.0.1:{port}", 0, 0, 0, 0.0]
-    if row["syscall"]:
-        assert row["blocked_on"]["peer"] == f"127.0.0.1:{port}"
-        assert row["blocked_on"]["what"] == ("socket" if wait == "s.recv(1)" else "poll")
+    (link,) = row.connections
+    assert link == RankConnection(link.here, f"127.0.0.1:{port}")
+    if row.syscall:
+        assert row.blocked_on.peer == f"127.0.0.1:{port}"
+        assert row.blocked_on.what == ("socket" if wait == "s.recv(1)" else "poll")
 
 
 def test_what_a_peer_does_not_read_is_in_the_queue(site, start, server):
@@ -370,8 +374,8 @@ def test_what_a_peer_does_not_read_is_in_the_queue(site, start, server):
         )
         + SLEEP
     )
-    ((_, _, unsent, unread, *_),) = look_at(site, child)["connections"]
-    assert unsent > 0 and unread == 0
+    (link,) = look_at(site, child).connections
+    assert link.unsent > 0 and link.unread == 0
 
 
 def test_ranks_are_looked_at_side_by_side(site, start):
@@ -383,14 +387,15 @@ def test_ranks_are_looked_at_side_by_side(site, start):
         str(site), {rank: child.pid for rank, child in enumerate(children)}, SECONDS
     )
     assert time.monotonic() - began < SECONDS + 1.0
-    assert [row["stacks"] for row in rows] == ["ok", "ok", "ok", "silent"]
+    assert [row.stacks for row in rows] == ["ok", "ok", "ok", "silent"]
 
 
 @pytest.mark.parametrize("minor", [6, 8, 12, 13])
 def test_pythons_of_ranks(site, start, minor):
     child = start(SLEEP, python=interpreter(minor))
     row = look_at(site, child)
-    assert row["stacks"] == "ok" and row["source"][2:] == ["step", "time.sleep(60)"]
+    assert row.stacks == "ok"
+    assert row.source == WaitSource(child.args[1], 4, "step", "time.sleep(60)")
 
 
 # --- torch ---------------------------------------------------------------------------------------
@@ -429,19 +434,20 @@ def test_gloo_waits_for_a_rank_that_does_not_come(site, start, tmp_path):
     wait_for_state(first.pid, "S")
     time.sleep(0.1)
     waits, sleeps = look_at_ranks(str(site), {0: first.pid, 1: second.pid}, 0.5)
-    assert waits["collectives_why"] == sleeps["collectives_why"] == ""
-    last = waits["collectives"]["last"][-1]
-    assert (last["seq"], last["op"], last["done"]) == (9, "all_reduce", False)
-    assert (last["sizes"], last["dtypes"]) == ([[1024]], ["Float"])
-    assert len(waits["collectives"]["last"]) == 6
-    assert sleeps["collectives"]["last"][-1]["seq"] == 8
-    assert all(row["done"] for row in sleeps["collectives"]["last"])
-    groups = waits["collectives"]["groups"]
-    assert groups[last["group"]] == {"name": "default_pg", "ranks": [0, 1]}
-    assert {"name": "tp", "ranks": [0, 1]} in groups.values()
-    assert waits["source"][3] == "dist.all_reduce(x)"
-    assert waits["threads"][0]["main"] and len(waits["threads"]) == 1
-    assert waits["connections"]
+    assert waits.collectives_why == sleeps.collectives_why == ""
+    assert waits.collectives is not None
+    last = waits.calls[-1]
+    assert (last.seq, last.op, last.done) == (9, "all_reduce", False)
+    assert (last.sizes, last.dtypes) == (((1024,),), ("Float",))
+    assert len(waits.calls) == 6
+    assert sleeps.calls[-1].seq == 8
+    assert all(call.done for call in sleeps.calls)
+    groups = waits.collectives.groups
+    assert groups[last.group] == GroupRanks("default_pg", (0, 1))
+    assert GroupRanks("tp", (0, 1)) in groups.values()
+    assert waits.source.text == "dist.all_reduce(x)"
+    assert waits.threads[0].main and len(waits.threads) == 1
+    assert waits.connections
 
 
 KEY = """
@@ -467,7 +473,7 @@ def test_a_key_of_a_real_store_that_no_rank_sets_is_named_in_both_ranks(site, st
         wait_for_line(rank)
         wait_for_state(rank.pid, "S")
     rows = look_at_ranks(str(site), {n: rank.pid for n, rank in enumerate(ranks)}, 0.5)
-    looks = read_look("node01", rows)
+    looks = looks_of("node01", rows)
     hosts = dict.fromkeys((0, 1), "node01")
     diagnosis = diagnose_run(Situation(2, hosts, master, looks, quiet=60.0))
     assert diagnosis.kind.name == "store-key"

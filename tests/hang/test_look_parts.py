@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.common.rank_looks import StackFrame, ThreadLook
 from ipexctl.remote.hang import python_stacks, waiting_loop
+
+TWO = "0000000000000002"
 
 
 def test_names_of_threads_and_letters_that_are_not_ascii() -> None:
@@ -20,12 +23,8 @@ def test_names_of_threads_and_letters_that_are_not_ascii() -> None:
         "  ...\n"
     )
     main, other = python_stacks.parse_stacks(text, "/site")
-    assert (main["main"], main["name"], main["frames"]) == (
-        True,
-        "MainThread",
-        [["/t.py", 0, "<module>"]],
-    )
-    assert (other["name"], other["frames"]) == ("pin memory", [["/home/jörg/a.py", 7, "f"]])
+    assert main == ThreadLook(True, "MainThread", (StackFrame("/t.py", 0, "<module>"),), TWO)
+    assert (other.name, other.frames) == ("pin memory", (StackFrame("/home/jörg/a.py", 7, "f"),))
 
 
 WAITS = """while not done: pass
@@ -93,7 +92,7 @@ def test_an_attempt_that_is_made_again_and_again_waits() -> None:
 
 
 def test_frames_of_libraries_are_not_the_users() -> None:
-    frames = [
+    rows = [
         ["/usr/lib/python3.12/threading.py", 1, "wait"],
         ["/e/lib/python3.12/site-packages/torch/x.py", 1, "f"],
         ["<frozen importlib._bootstrap>", 1, "g"],
@@ -101,5 +100,6 @@ def test_frames_of_libraries_are_not_the_users() -> None:
         ["/home/me/train.py", 3, "h"],
         ["/home/me/main.py", 4, "i"],
     ]
-    assert waiting_loop.own_frame(frames, "/site") == ("/home/me/train.py", 3, "h")
+    frames = [StackFrame(*row) for row in rows]
+    assert waiting_loop.own_frame(frames, "/site") == frames[4]
     assert waiting_loop.own_frame(frames[:4], "/site") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipexctl.common.run_events import RanksLooked, Stalled
 from ipexctl.run.outcome.rank_states import RankEnd, RankStates
 from ipexctl.run.watch.run_output import PATIENCE, StallNotes
-from tests.hang.looks import SLEEP, late, waits
+from tests.hang.looks import SLEEP, late, looks, waits
 from tests.run.test_output_pure import made_plan
 
 
@@ -25,8 +25,8 @@ def stalled() -> tuple[StallNotes, Notes]:
     state = RankStates(plan, started={0, 1, 2, 3})
     notes = StallNotes(state, painter, "bert")  # type: ignore[arg-type]
     first, second = (host.host for host in plan.hosts)
-    notes.add_look(first, RanksLooked(5, [waits(0), waits(1)]))
-    notes.add_look(second, RanksLooked(5, [waits(2), late(3, **SLEEP)]))
+    notes.add_look(first, RanksLooked(5, [*looks([waits(0), waits(1)])]))
+    notes.add_look(second, RanksLooked(5, [*looks([waits(2), late(3, **SLEEP)])]))
     notes.begin_stall(Stalled(21.0, 5), 100.0)
     return notes, painter
 

@@ -22,7 +22,7 @@ from ipexctl.in_ranks import thread_waits
 from ipexctl.remote.hang.look import look_at_ranks
 from ipexctl.run.hang.diagnosis import diagnose_run
 from ipexctl.run.hang.diagnosis_layout import stack_document, stack_lines
-from ipexctl.run.hang.evidence import read_look
+from ipexctl.run.hang.evidence import looks_of
 from ipexctl.run.hang.hang_report import Diagnosis, Situation
 
 IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
@@ -409,7 +409,7 @@ def hang(site: Path, tmp_path: Path) -> Iterator[object]:
 
 
 def seen(site: Path, pid: int) -> Situation:
-    looks = read_look("node01", look_at_ranks(str(site), {0: pid}, 0.2))
+    looks = looks_of("node01", look_at_ranks(str(site), {0: pid}, 0.2))
     return Situation(1, {0: "node01"}, looks=looks, quiet=60.0)
 
 
@@ -440,8 +440,8 @@ def test_the_answer_of_a_rank_does_not_count_as_its_computing(site: Path, hang) 
     while called != "time.sleep":  # it may not have got there yet
         assert time.monotonic() < deadline and child.poll() is None
         (row,) = look_at_ranks(str(site), {0: child.pid}, 0.5)
-        called = row["threads"][0]["waits"].get("call") if row["threads"] else None
-    assert row["cpu"] < 0.1
+        called = row.wait.call
+    assert row.cpu is not None and row.cpu < 0.1
 
 
 def test_a_call_is_named_only_with_the_line_that_makes_it(site: Path, hang) -> None:
@@ -455,9 +455,9 @@ def test_a_call_is_named_only_with_the_line_that_makes_it(site: Path, hang) -> N
     while len(named) < 12 or len(set(named)) < 2:
         assert time.monotonic() < deadline and child.poll() is None, named
         (row,) = look_at_ranks(str(site), {0: child.pid}, 0.05)
-        for thread in row["threads"][:1]:
-            if call := thread["waits"].get("call"):
-                assert thread["frames"][0][1] == first + [*calls].index(call), (thread, named)
+        for thread in row.threads[:1]:
+            if call := thread.waits.call:
+                assert thread.frames[0].line == first + [*calls].index(call), (thread, named)
                 named.append(call)
 
 

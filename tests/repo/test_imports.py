@@ -24,11 +24,13 @@ PURE = tuple(
     common.control_questions common.copy_messages common.described_ends common.env_answers
     common.exchange_report common.folder_answers common.hub_orders common.install_answers
     common.journal_records
-    common.keeper_messages common.message common.removal_answers
+    common.keeper_messages common.message common.rank_looks common.rank_paces
+    common.removal_answers
     common.restart_plan common.result_answers common.root_paths
     common.run_about
     common.run_answers common.run_events common.run_orders common.secret_names common.sizes
-    common.speed_answers common.supervisor_messages common.watch_orders
+    common.speed_answers common.supervisor_messages common.supervisor_state
+    common.watch_orders
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall
     remote.restart.attempt_orders
     remote.restart.leader remote.restart.record remote.restart.restart_policy

@@ -32,6 +32,7 @@ from ipexctl.common import (
     keeper_messages,
     play_messages,
     port_answers,
+    rank_looks,
     rank_paces,
     reach_answers,
     removal_answers,
@@ -43,6 +44,7 @@ from ipexctl.common import (
     run_orders,
     speed_answers,
     supervisor_messages,
+    supervisor_state,
     watch_orders,
 )
 from ipexctl.common.message import PLAIN, Message, Variant, kinds, reader_of, split_outside_brackets
@@ -50,6 +52,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.remote.checkpoints.copy_worker import Worker
 from ipexctl.remote.checkpoints.publication import Publication
 from ipexctl.remote.hub.judge import Judge
+from ipexctl.remote.run_files import journal
 from tests.speed.test_compress import orders
 from tools.message_page import kinds_in
 
@@ -62,7 +65,7 @@ MODULES = (
     supervisor_messages, run_answers, result_answers,
     control_questions, blob_answers, port_answers, env_answers, install_answers,
     folder_answers, removal_answers, boot_answers, play_messages, reach_answers, speed_answers,
-    run_about, rank_paces,
+    run_about, rank_paces, rank_looks, supervisor_state,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]
@@ -143,25 +146,32 @@ def test_messages_in_messages_are_read_and_written() -> None:
     assert run_orders.HubOrder.read(order.document()) == order
 
 
-def sample(type_: str) -> Any:
-    """A value of an annotated type, as JSON has it."""
+def sample(type_: str, within: frozenset[str] = frozenset()) -> Any:
+    """A value of an annotated type, as JSON has it. `within`: the messages that it is in."""
     kind, _, inner = split_outside_brackets(type_, "|")[0].partition("[")
     inner_types = split_outside_brackets(inner[:-1], ",")
     if kind in kinds:
         is_family = kinds[kind] in FAMILIES
-        return made(next(iter(kinds[kind].variants.values())) if is_family else kinds[kind])
+        one = next(iter(kinds[kind].variants.values())) if is_family else kinds[kind]
+        return made(one, within=within)
     if kind in ("list", "tuple"):
-        items = [sample(part) for part in inner_types if part != "..."]
+        items = [sample(part, within) for part in inner_types if part not in {"...", *within}]
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
-        return {"2" if inner_types[0] == "int" else "a": sample(inner_types[1])}
+        return {"2" if inner_types[0] == "int" else "a": sample(inner_types[1], within)}
     of_type: dict[str, object] = {"int": 3, "Signed": -3, "float": 1.5, "bool": True}
     of_type |= {"Port": 3, "ExitCode": 3, "AbsolutePath": "/x", "EnvKey": "0123456789abcdef"}
     return of_type.get(kind, "x")
 
 
-def made(kind: type[Message], is_needed: Callable[[str], bool] = lambda name: True) -> Any:
-    return kind(**{name: sample(kind._types[name]) for name in kind._names if is_needed(name)})
+def made(
+    kind: type[Message],
+    is_needed: Callable[[str], bool] = lambda name: True,
+    within: frozenset[str] = frozenset(),
+) -> Any:
+    names = [name for name in kind._names if is_needed(name)]
+    within |= {kind.__name__}
+    return kind(**{name: sample(kind._types[name], within) for name in names})
 
 
 def of_variants(test: Callable[..., None]) -> Callable[..., None]:
@@ -272,6 +282,31 @@ def test_a_message_in_a_message_is_there_unless_it_may_be_none() -> None:
     assert keeper_messages.LogEntry.read({**entry.document(), "line": None}) == entry
 
 
+READS_JOURNALS = """
+import sys
+from ipexctl.remote.run import run_list
+from ipexctl.remote.run_files import journal
+
+for folder in sys.argv[1:]:
+    assert len(journal.read_journal(folder, "n")) == 1, folder
+    print("ipexctl.common.rank_looks" in sys.modules)
+"""
+
+
+def test_looks_are_imported_when_a_journal_has_one(tmp_path: Path) -> None:
+    """`ps` lists many runs that never stalled."""
+    records = {
+        "healthy": journal_records.PartEnded("ended", 0),
+        "stalled": journal_records.LookNoted(1, [made(rank_looks.RankLook)], 0.0),
+    }
+    for name, record in records.items():
+        (tmp_path / name).mkdir()
+        assert journal.create_journal(str(tmp_path / name), "n").add(record)
+    argv = [sys.executable, "-c", READS_JOURNALS, *(str(tmp_path / name) for name in records)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
 def modules_with_messages() -> Iterator[str]:
     for path in (ROOT / "ipexctl").rglob("*.py"):
         if re.search(r"import .*\b(Message|Variant)\b", path.read_text("utf-8")):
@@ -296,11 +331,11 @@ def test_no_two_messages_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_the_type_of_a_field_is_declared_before_it(kind: type[Message]) -> None:
+def test_the_type_of_a_field_is_declared(kind: type[Message]) -> None:
     """Else a message in it would stay a document."""
     for name, type_ in kind._types.items():
         unknown = {*re.findall(r"\w+", type_)} - {*PLAIN, "list", "tuple", "dict", "Any"}
-        assert unknown <= kinds.keys() - {kind.__name__}, f"{name}: {type_}"
+        assert unknown <= kinds.keys(), f"{name}: {type_}"
 
 
 # what the hub hands on, what it concludes itself, and what only commands that watch get

@@ -44,7 +44,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     for record in (
         RunBegan(RUN_FORMAT, RunAbout(), began=5.0),
         INPUTS,
-        LookNoted(1, None, 0.0),
+        LookNoted(1, [], 0.0),
     ):
         kept.add(record)
     assert journal.list_journal_hosts(str(folder)) == ["n"]

@@ -9,12 +9,15 @@ import os
 import re
 import struct
 
+from ipexctl.common.message import HUGE
 from ipexctl.common.processes import fields_of, stat_of
 from ipexctl.common.tolerant_reads import link_of, names_in, read_text
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from typing import Any
+
+    from ipexctl.common.rank_looks import BlockedOn
 
 TICKS = float(os.sysconf("SC_CLK_TCK"))
 PATH, NAME = 400, 60  # characters of one that are kept
@@ -103,19 +106,19 @@ def exit_status(pid: int) -> str:
     return "signal %d" % (status & 127) if status & 127 else "exit code %d" % (status >> 8)
 
 
-def kernel_state(task: str) -> "dict[str, Any]":
-    """Return what one thread does in the kernel. `task`: its folder in /proc."""
-    call, channel = system_call(task), wait_channel(task)
+def read_thread_state(task: str) -> str:
+    """Return the state of one thread. `task`: its folder in /proc."""
     words = stat_of(task[len("/proc/") :])[1]
-    return {"state": words[0] if words else "X", "wchan": channel, "syscall": call}
+    return words[0] if words else "X"
 
 
-def system_call(task: str) -> "list[int] | None":
-    """Return [number, its first three arguments]; None: not in a call, or not readable."""
+def system_call(task: str) -> "tuple[int, ...]":
+    """Return its number and its first three arguments; (): not in a call, or not readable. What is
+    larger than any address or number of a process is HUGE."""
     words = read_text(task + "/syscall").split()
     if len(words) < 7 or not words[0].isdigit():
-        return None
-    return [int(words[0])] + [int(word, 16) for word in words[1:4]]
+        return ()
+    return (int(words[0]),) + tuple(min(HUGE, int(word, 16)) for word in words[1:4])
 
 
 def wait_channel(task: str) -> str:
@@ -124,14 +127,14 @@ def wait_channel(task: str) -> str:
 
 
 def blocked_on(
-    pid: int, call: "list[int] | None", channel: str, peers: "dict[int, str]"
-) -> "dict[str, str] | None":
+    pid: int, call: "tuple[int, ...]", channel: str, peers: "dict[int, str]"
+) -> "BlockedOn | None":
     """Return what the main thread waits for, or None. `peers`: socket inode -> its other end."""
-    if call is None:
+    if not call:
         what = next((what for what, words in WAITS if re.search(words, channel)), None)
-        return {"what": what, "path": "", "fs": "", "peer": ""} if what else None
+        return describe_blocker(what) if what else None
     number, first, second, _ = call
-    calls = CALLS.get(os.uname().machine, {})  # type: dict[str, Any]
+    calls: "dict[str, Any]" = CALLS.get(os.uname().machine, {})
     kind = next((k for k in calls if k != "path" and number in calls[k]), "")
     if kind == "file":
         return open_file(pid, first, channel, peers)
@@ -140,8 +143,8 @@ def blocked_on(
         if kind == "poll" and not second:
             return None  # a sleep
         rows = [open_file(pid, number, "", peers) for number in watched]
-        rows.sort(key=lambda row: not row["peer"])
-        return dict(rows[0] if rows else describe_blocker(), what="poll")
+        rows.sort(key=lambda row: not row.peer)
+        return (rows[0] if rows else describe_blocker()).replace(what="poll")
     if kind:
         return describe_blocker("poll" if kind == "select" else kind)
     for argument, numbers in enumerate(calls.get("path", ())):
@@ -156,19 +159,19 @@ def blocked_on(
     return None
 
 
-def describe_blocker(
-    what: str = "", path: str = "", fs: str = "", peer: str = ""
-) -> "dict[str, str]":
-    return {"what": what, "path": path[:PATH], "fs": fs[:NAME], "peer": peer[:NAME]}
+def describe_blocker(what: str = "", path: str = "", fs: str = "", peer: str = "") -> "BlockedOn":
+    from ipexctl.common.rank_looks import BlockedOn  # the statistics of a run need none
+
+    return BlockedOn(what, path[:PATH], fs[:NAME], peer[:NAME])
 
 
-def open_file(pid: int, number: int, channel: str, peers: "dict[int, str]") -> "dict[str, str]":
+def open_file(pid: int, number: int, channel: str, peers: "dict[int, str]") -> "BlockedOn":
     name = link_of("/proc/%d/fd/%d" % (pid, number))
     kind, _, inode = name.partition(":[")
     if kind == "socket":
         return describe_blocker("socket", peer=peers.get(int(inode.rstrip("]")), ""))
     if kind == "pipe" or re.search("pipe|fifo", channel):
-        return dict(describe_blocker("pipe", path="" if kind == "pipe" else name), open=name)
+        return describe_blocker("pipe", path="" if kind == "pipe" else name).replace(open=name)
     if not name.startswith("/"):
         return describe_blocker("file" if name else "", path=name)
     return describe_blocker("file", path=name, fs=file_system(pid, name))

@@ -9,14 +9,13 @@ import json
 import os
 import re
 
+from ipexctl.common.rank_looks import RankAnswer, StackFrame, ThreadLook
 from ipexctl.common.tolerant_reads import size_of
 from ipexctl.remote.hang import process_state
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
-    Thread = dict[str, Any]  # id, main, name, frames: [[path, line, function]]
+    from ipexctl.common.rank_looks import Collectives, ThreadReport
 
 SIGNAL = 62  # that of rank_site.py
 BIT = 1 << (SIGNAL - 1)
@@ -25,7 +24,7 @@ IMPORTS = "<frozen importlib"  # half of the frames while modules are imported: 
 SETTLED = 0.06  # seconds without new text after which the answer is complete
 LARGEST = 1 << 20
 HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[(.*)\])? \(most recent call first")
-FRAME = re.compile(r'  File "(.*)", line (\d+|\?+) in (.*)$')
+FRAME = re.compile(r'  File "(.*)", line (\d{1,18}|\?+) in (.*)$')
 ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 TGKILL = {"x86_64": 234, "aarch64": 131}
 
@@ -46,12 +45,14 @@ class Question:
             self.size, self.grew = size, now
         return bool(self.why) or (self.grew is not None and now - self.grew >= SETTLED)
 
-    def find_fork(self) -> "list[Any] | None":
-        """Return [path, line, ""] of the line that forked this process, or None."""
-        match = search_stack_file(self.path, rb"^forked (\d+) (.+)$")
-        return match and [match.group(2).decode("utf-8", "replace"), int(match.group(1)), ""]
+    def find_fork(self) -> "StackFrame | None":
+        """Return the line that forked this process, or None."""
+        match = search_stack_file(self.path, rb"^forked (\d{1,9}) (.+)$")
+        if match is None:
+            return None
+        return StackFrame(match.group(2).decode("utf-8", "replace"), int(match.group(1)), "")
 
-    def answer(self) -> "tuple[str, list[Thread]]":
+    def answer(self) -> "tuple[str, list[ThreadLook]]":
         """Return ("ok" or why there is no answer, the threads)."""
         if self.why or size_of(self.path) <= self.before:
             return self.why or "silent", []
@@ -94,16 +95,16 @@ class RankQuestion:
     def is_over(self) -> bool:
         return bool(self.why) or os.path.exists(self.path)
 
-    def answer(self) -> "tuple[dict[str, Any] | None, str, list[dict[str, Any]]]":
+    def answer(self) -> "tuple[Collectives | None, str, list[ThreadReport]]":
         """Return (collectives or None, why there are none, what each thread waits for)."""
         if self.why:
             return None, self.why, []
         try:
             with open(self.path) as f:
-                answer = json.loads(f.read(LARGEST))
-            self.cpu = answer["cpu"]
-            return answer["collectives"], answer["why"], answer["waits"]
-        except (OSError, ValueError, KeyError, RecursionError):
+                answer = RankAnswer.read(json.loads(f.read(LARGEST)))
+            self.cpu = answer.cpu
+            return answer.collectives, answer.why, answer.waits
+        except (OSError, ValueError, TypeError, RecursionError):
             return None, "silent", []
 
 
@@ -163,12 +164,10 @@ def send_to_thread(pid: int, thread: int) -> None:
     os.kill(pid, SIGNAL)
 
 
-def parse_stacks(text: str, site: str) -> "list[Thread]":
-    """Parse faulthandler's text: [{"id", "main", "name", "frames": [[path, line, function]]}].
-
-    The main thread comes first."""
-    main, frames = "", []  # type: str, list[list[Any]]
-    rows_by_id = {}  # type: dict[str, Thread]
+def parse_stacks(text: str, site: str) -> "list[ThreadLook]":
+    """Parse faulthandler's text. The main thread comes first."""
+    main, frames = "", []  # type: str, list[StackFrame]
+    found = {}  # type: dict[str, tuple[str, list[StackFrame]]]  # by the thread's id: name, frames
     for line in text.splitlines():
         head, frame = HEAD.match(line), FRAME.match(line)
         if line.startswith("main 0x"):
@@ -176,23 +175,26 @@ def parse_stacks(text: str, site: str) -> "list[Thread]":
         elif head:
             frames = []
             name = unescape_non_ascii(head.group(2) or "")[: process_state.NAME]
-            row = {"id": head.group(1), "main": False, "name": name, "frames": frames}
-            rows_by_id[head.group(1)] = row
+            found[head.group(1)] = name, frames
         elif frame and len(frames) < FRAMES and not frame.group(1).startswith(IMPORTS):
-            path, number, function = frame.groups()
-            place = [
-                unescape_non_ascii(path)[: process_state.PATH],
-                int(number) if number.isdigit() else 0,
-            ]
-            frames.append(place + [unescape_non_ascii(function)[: process_state.NAME]])
-    if main in rows_by_id:
-        rows_by_id[main]["main"] = True
-    rows = [row for row in rows_by_id.values() if row["main"] or not is_ours(row["frames"], site)]
-    return sorted(rows, key=lambda row: not row["main"])[:THREADS]
+            path, number, function = map(unescape_non_ascii, frame.groups())
+            place = StackFrame(path, int(number) if number.isdigit() else 0, function)
+            frames.append(shorten_frame(place))
+    threads = [
+        ThreadLook(ident == main, name, tuple(frames), ident)
+        for ident, (name, frames) in found.items()
+        if ident == main or not is_ours(frames, site)
+    ]
+    return sorted(threads, key=lambda thread: not thread.main)[:THREADS]
 
 
-def is_ours(frames: "list[list[Any]]", site: str) -> bool:
-    return any(path.startswith(site + "/") and name == "answer" for path, _, name in frames)
+def shorten_frame(frame: StackFrame) -> StackFrame:
+    path, function = frame.path[: process_state.PATH], frame.function[: process_state.NAME]
+    return StackFrame(path, frame.line, function)
+
+
+def is_ours(frames: "list[StackFrame]", site: str) -> bool:
+    return any(f.path.startswith(site + "/") and f.function == "answer" for f in frames)
 
 
 def unescape_non_ascii(text: str) -> str:

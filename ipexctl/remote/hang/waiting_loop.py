@@ -8,7 +8,8 @@ import tokenize
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Iterable, Iterator
-    from typing import Any
+
+    from ipexctl.common.rank_looks import StackFrame
 
 LARGEST = 1 << 20  # bytes of a source file; larger ones are not read
 TEXT = 160
@@ -29,11 +30,11 @@ QUIET = PAUSES | TESTS | BESIDES
 ATTEMPTS = {"open", "mkdir", "makedirs", "link", "symlink", "rename", "connect", "lockf", "flock"}
 
 
-def own_frame(frames: "list[list[Any]]", site: "str | None") -> "tuple[str, int, str] | None":
+def own_frame(frames: "Iterable[StackFrame]", site: "str | None") -> "StackFrame | None":
     """Return the innermost frame that is neither in a library nor in ipexctl."""
-    for path, line, function in frames:
-        if not LIBRARY.search(path) and not (site and path.startswith(site + "/")):
-            return path, line, function
+    for frame in frames:
+        if not LIBRARY.search(frame.path) and not (site and frame.path.startswith(site + "/")):
+            return frame
     return None
 
 

@@ -20,12 +20,11 @@ from ipexctl.remote.run_files import journal, run_folders
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
+    from ipexctl.common.rank_looks import RankLook
     from ipexctl.remote.run.supervisor import Supervisor
 
     Counts = tuple[float, int, list[int], dict[int, int | None]]
-    Look = dict[str, Any]  # what one rank does: remote/hang/look.py
 
 EVERY = 2.5
 LEAST_FAR = 512  # bytes per second with hosts of other networks: a logger's heartbeat is less
@@ -87,7 +86,7 @@ class Progress:
         ):
             self.since[rank] = now
 
-    def look(self) -> "tuple[float, list[Look], bool]":
+    def look(self) -> "tuple[float, list[RankLook], bool]":
         """Return (seconds without progress so far, what the ranks do, whether one of them
         computes). How ranks are looked at: remote/hang/look.py."""
         from ipexctl.remote.hang import look  # only a stalled run needs it
@@ -96,10 +95,10 @@ class Progress:
         site, pids = self.supervisor.programs.site(), self.supervisor.sampler.rank_pids()
         with self.looking, self.paused():
             ranks = look.look_at_ranks(site, pids)
-        if len(json.dumps(ranks)) > LARGEST:
+        if len(json.dumps([rank.document() for rank in ranks])) > LARGEST:
             for rank in ranks:
-                rank["threads"] = [thread for thread in rank["threads"] if thread["main"]]
-                rank["children"] = rank["children"][:2]
+                rank.threads = tuple(thread for thread in rank.threads if thread.main)
+                rank.children = rank.children[:2]
         return quiet, ranks, any(is_rank_computing(rank) for rank in ranks)
 
     @contextmanager
@@ -117,12 +116,11 @@ class Progress:
                 self.count_ranks(self.supervisor.sampler.rank_pids(), {}, time.monotonic())
 
 
-def is_rank_computing(rank: "Look") -> bool:
+def is_rank_computing(rank: "RankLook") -> bool:
     """Return whether a rank computes: not a waiting loop or a library for communication."""
-    if rank["state"] == "T" or rank["cpu"] < BUSY or rank["waits_in_loop"]:
+    if rank.state == "T" or (rank.cpu or 0.0) < BUSY or rank.waits_in_loop:
         return False
-    frames = [thread["frames"] for thread in rank["threads"] if thread["main"]]
-    innermost = frames[0][0][0] if frames and frames[0] else ""
+    innermost = rank.frames[0].path if rank.frames else ""
     return not any(name in innermost for name in COMMUNICATION)
 
 

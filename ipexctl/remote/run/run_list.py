@@ -16,7 +16,7 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     RunQueued,
 )
-from ipexctl.common.control_questions import LookAtRanks, StopRun, SupervisorState
+from ipexctl.common.control_questions import LookAtRanks, StopRun
 from ipexctl.common.journal_records import (
     RUN_FORMAT,
     FactNoted,
@@ -44,6 +44,7 @@ from ipexctl.common.run_answers import (
     WhyAnswer,
 )
 from ipexctl.common.run_events import Fact
+from ipexctl.common.supervisor_state import SupervisorState
 from ipexctl.remote import disk_use, root_folder
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import attempt_lines, journal, queued_runs, run_folders

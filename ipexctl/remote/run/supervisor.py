@@ -17,7 +17,6 @@ from ipexctl.common.control_questions import (
     LookAtRanks,
     StopRun,
     SupervisorQuestion,
-    SupervisorState,
 )
 from ipexctl.common.journal_records import (
     RUN_FORMAT,
@@ -39,6 +38,7 @@ from ipexctl.common.supervisor_messages import (
     PartReport,
     SupervisorDone,
 )
+from ipexctl.common.supervisor_state import SupervisorState
 from ipexctl.remote import root_folder
 from ipexctl.remote.checkpoints import copy_link
 from ipexctl.remote.failure import Failure

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ipexctl.base.sizes import duration, format_bytes
-from ipexctl.run.hang.evidence import Connection, RankLook
+from ipexctl.common.rank_looks import RankConnection, RankLook
 
 LONG = 3.0  # seconds without an acknowledgement
 MUCH = 1 << 16  # bytes that have not been read
@@ -47,14 +47,14 @@ def find_bad_connection(looks: Mapping[int, RankLook]) -> tuple[list[int], str]:
     return ranks, text
 
 
-def _connection_badness(link: Connection) -> tuple[bool, float, int, int]:
+def _connection_badness(link: RankConnection) -> tuple[bool, float, int, int]:
     lost = link.unanswered if link.unanswered >= LONG else 0.0
     retried = link.retransmits if link.unsent else 0
     unread = link.unread if link.unread >= MUCH else 0
     return bool(lost or retried), lost, retried, unread
 
 
-def _host_with_address(link: Connection, looks: Mapping[int, RankLook]) -> str:
+def _host_with_address(link: RankConnection, looks: Mapping[int, RankLook]) -> str:
     """Return the host with this address, if only one has it."""
     hosts = {
         look.host
@@ -65,7 +65,7 @@ def _host_with_address(link: Connection, looks: Mapping[int, RankLook]) -> str:
     return hosts.pop() if len(hosts) == 1 else link.peer
 
 
-def _in_all(links: list[Connection], looks: Mapping[int, RankLook]) -> str:
+def _in_all(links: list[RankConnection], looks: Mapping[int, RankLook]) -> str:
     stalled = [link for link in links if _connection_badness(link)[0]]
     owner = {link.here: look.host for look in looks.values() for link in look.connections}
     pairs = [

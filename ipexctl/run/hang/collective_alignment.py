@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.rank_looks import Collective, RankLook
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.evidence import Collective, RankLook
 
 # In these collectives, ranks may pass different numbers of elements.
 _UNEVEN = re.compile(r"scatter$|all_?to_?all|coalesced")
@@ -41,7 +41,7 @@ class Alignment:
     def has_arrived(self, look: RankLook) -> bool:
         """Return whether this rank has begun every collective that others wait in."""
         highest = dict[str, int]()
-        for call in look.collectives or ():
+        for call in look.calls:
             highest[call.group] = max(call.seq, highest.get(call.group, -1))
         return all(call.seq <= highest.get(call.group, -1) for call in self.waits_in.values())
 
@@ -61,7 +61,7 @@ def align_collectives(
     """Align the collectives. `waiting`: the ranks whose main thread waits for an exchange."""
     by_group = defaultdict[str, dict[int, dict[int, Collective]]](lambda: defaultdict(dict))
     for rank, look in looks.items():
-        for call in look.collectives or ():
+        for call in look.calls:
             by_group[_group_key(call.group, look, looks)][rank][call.seq] = call
     waits_in, waits_for = dict[int, Collective](), dict[int, frozenset[int]]()
     mismatch = Mismatch()
@@ -128,8 +128,8 @@ def _shapes(call: Collective) -> str:
 
 def _group_key(group: str, look: RankLook, looks: Mapping[int, RankLook]) -> str:
     """Return a key of the group: groups of different ranks may have the same name."""
-    variants = {other.groups[group] for other in looks.values() if group in other.groups}
-    members = look.groups.get(group)
+    variants = {ranks for other in looks.values() if (ranks := other.ranks_of(group))}
+    members = look.ranks_of(group)
     return f"{group} {min(members)}" if len(variants) > 1 and members else group
 
 
@@ -141,11 +141,11 @@ def _group_members(
     world: int,
 ) -> frozenset[int]:
     id_ = group.partition(" ")[0]
-    reported = [looks[rank].groups[id_] for rank in called if id_ in looks[rank].groups]
-    reported = reported or [look.groups[id_] for look in looks.values() if id_ in look.groups]
+    reported = [ranks for rank in called if (ranks := looks[rank].ranks_of(id_))]
+    reported = reported or [ranks for look in looks.values() if (ranks := look.ranks_of(id_))]
     if reported:
         return frozenset(called) | {rank for rank in max(reported, key=len) if rank < world}
-    names = {c.name for r in called for c in looks[r].collectives or () if c.group == id_}
+    names = {c.name for r in called for c in looks[r].calls if c.group == id_}
     if "default_pg" in names or id_ == "0":
         return frozenset(looks) | ended | frozenset(range(min(world, 1 << 16)))
     return frozenset(called)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ipexctl.common.rank_looks import RankLook
 from ipexctl.run.hang.blamed_ranks import find_blamed_ranks
 from ipexctl.run.hang.cause_kinds import CAUSES, RANK_RULES, CauseKind
-from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import (
     Blame,
     Diagnosis,

@@ -12,8 +12,8 @@ from typing import Any
 
 from ipexctl.base.sizes import duration, rank_text
 from ipexctl.base.wrapping import wrap_text
+from ipexctl.common.rank_looks import RankLook
 from ipexctl.inventory.nodeset import fold
-from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Diagnosis, HangGroup, Situation, Suspect
 from ipexctl.run.hang.rank_evidence import thread_text
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ipexctl.common.rank_looks import RankLook
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.evidence import RankLook, read_look
+from ipexctl.run.hang.evidence import looks_of
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.plan.launch import LaunchPlan
 
@@ -32,15 +33,15 @@ class Situation:
 
 
 def situation_from_looks(
-    plan: LaunchPlan, looks: Mapping[str, Any], ends: Mapping[int, str],
+    plan: LaunchPlan, looks: Mapping[str, Iterable[RankLook]], ends: Mapping[int, str],
     quiet: float | None, silent: Spans = (), cuts: Spans = (),
 ) -> Situation:  # fmt: skip
-    """Make a Situation. `looks`: by host, as received; `ends`: how ranks ended."""
+    """Make a Situation. `looks`: by host; `ends`: how ranks ended."""
     return Situation(
         world_size=plan.world_size,
         hosts={place.rank: host.host for host in plan.hosts for place in host.ranks},
         master=f"{plan.master_addr}:{plan.master_port}",
-        looks=_read_looks(looks),
+        looks=_all_looks(looks),
         ended=dict(ends),
         quiet=quiet,
         silent_hosts=tuple(silent),
@@ -51,7 +52,7 @@ def situation_from_looks(
 def situation_from_journals(run: ListedRun) -> Situation:
     """Return the situation of a stalled run, from the journals of its hosts."""
     found = {part.host: part.journal.look for part in run.seen}
-    looks = _read_looks({host: look for host, look in found.items() if look is not None})
+    looks = _all_looks({host: look for host, look in found.items() if look is not None})
     hosts = {look.rank: look.host for look in looks}
     return Situation(
         world_size=run.about.ranks,
@@ -63,8 +64,8 @@ def situation_from_journals(run: ListedRun) -> Situation:
     )
 
 
-def _read_looks(looks: Mapping[str, Any]) -> tuple[RankLook, ...]:
-    return tuple(look for host, raw in looks.items() for look in read_look(host, raw))
+def _all_looks(looks: Mapping[str, Iterable[RankLook]]) -> tuple[RankLook, ...]:
+    return tuple(look for host, own in looks.items() for look in looks_of(host, own))
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ipexctl.base.sizes import rank_text
+from ipexctl.common.rank_looks import RankLook
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import collective_alignment as alignment
 from ipexctl.run.hang.collective_alignment import Alignment
-from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import HangGroup, Situation, Suspect
 from ipexctl.run.hang.rank_evidence import Activity, state_and_cpu_text
 from ipexctl.run.hang.wait_explanation import Classify

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
+from ipexctl.common.rank_looks import RankLook, StackFrame, ThreadLook
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.evidence import RankLook, StackFrame, Thread
 from ipexctl.run.output.short_paths import shorten_paths
 
 BUSY = 0.5  # CPUs
@@ -124,7 +124,7 @@ class RankEvidence:
         if idle and inner and _MAY_EXCHANGE.search(inner[0].path):
             return ""
         waiting = not look.wchan or "futex" in look.wchan or self.is_in_syscall(FUTEX)
-        started = [call.op for call in look.collectives or () if not call.done]
+        started = [call.op for call in look.calls if not call.done]
         own_wait = bool(look.wait.what) or self.has_call_in(LOCKS) or self.has_call_in(LOADER)
         # `work.wait()` has no Python frame
         return "" if started and idle and waiting and look.state != "D" and not own_wait else None
@@ -147,7 +147,7 @@ def state_and_cpu_text(look: RankLook) -> str:
     return state + ("" if look.cpu is None else f", {look.cpu * 100:.0f} % CPU")
 
 
-def thread_text(thread: Thread) -> str:
+def thread_text(thread: ThreadLook) -> str:
     return "the main thread" if thread.main else f"thread {thread.name or thread.id}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.run.hang.evidence import RankLook
+from ipexctl.common.rank_looks import RankLook
 from ipexctl.run.hang.rank_evidence import (
     BUSY,
     FUTEX,

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ipexctl.run.hang.evidence import RankLook, Thread
+from ipexctl.common.rank_looks import RankLook, ThreadLook
 from ipexctl.run.hang.rank_evidence import (
     Activity,
     busy_worker,
@@ -58,11 +57,10 @@ def explain_rank_wait(look: RankLook, classify: Classify) -> str:
     return explain_child(look, child, classify)
 
 
-def of_thread(look: RankLook, thread: Thread) -> RankLook:
+def of_thread(look: RankLook, thread: ThreadLook) -> RankLook:
     """Return the look of the same process as if that were its main thread."""
-    return replace(
-        look,
-        threads=(replace(thread, main=True),),
+    return look.replace(
+        threads=(thread.replace(main=True),),
         source=thread.source,
         state=thread.state,
         wchan=thread.wchan,
@@ -81,7 +79,7 @@ def _thread_cause(look: RankLook, classify: Classify) -> str:
     visited = list[str]()
     while thread is not None and len(lines) < LINKS:
         visited.append(thread.id)
-        wait = thread.wait
+        wait = thread.waits
         other = next((t for t in look.threads if wait.by and t.id == wait.by), None)
         if other is None:
             ended = wait.by and wait.what == "lock" and len(look.threads) < MOST_THREADS
@@ -96,16 +94,16 @@ def _thread_cause(look: RankLook, classify: Classify) -> str:
         else:
             lines.append(f"{who} {duty}{since}, and is {_thread_doing(look, other, classify)}.")
         thread = None if other.id in visited else other
-        if other.wait.what == "future" and not other.wait.by and other.wait.state == "PENDING":
+        if other.waits.what == "future" and not other.waits.by and other.waits.state == "PENDING":
             lines.append(_PENDING)
     return " ".join(lines)
 
 
-def _main_thread(look: RankLook) -> Thread | None:
+def _main_thread(look: RankLook) -> ThreadLook | None:
     return next((thread for thread in look.threads if thread.main), None)
 
 
-def _thread_doing(look: RankLook, thread: Thread, classify: Classify) -> str:
+def _thread_doing(look: RankLook, thread: ThreadLook, classify: Classify) -> str:
     _, activity = classify(of_thread(look, thread), "")
     return _place_and_action(activity) if thread.state else f"at {activity.where}"
 
@@ -150,7 +148,7 @@ def explain_child(look: RankLook, child: RankLook | None, classify: Classify) ->
             lines.append(f"Continue it: kill -CONT {child.pid} on {look.host}")
         if kind.name == "lock" and child.forked and len(child.threads) == 1:
             lines.append(_FORKED)
-        look = replace(child, children=tuple(c for c in look.children if c is not child))
+        look = child.replace(children=tuple(c for c in look.children if c is not child))
         child = child_waited_for(look)
     return " ".join(lines)
 

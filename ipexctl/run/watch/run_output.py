@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ipexctl.common.run_events import RanksLooked, Stalled
 from ipexctl.quick_dataclass import dataclass
@@ -20,6 +20,11 @@ from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_folder import RunFolder
 from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
+
+if TYPE_CHECKING:
+    from ipexctl.common.rank_looks import RankLook
+
+    Looks = dict[str, list[RankLook]]  # by host
 
 MPI_TAIL = 20  # lines of mpirun and its daemons that are shown if a run fails
 PATIENCE = 3.0  # seconds for the looks of slow or unreachable hosts
@@ -98,7 +103,7 @@ class StallNotes:
     state: RankStates
     painter: Painter
     run: str  # its name, or its ID
-    looks: dict[int, dict[str, Any]] = field(default_factory=dict)  # number -> host -> look
+    looks: dict[int, Looks] = field(default_factory=dict)  # by their number
     stalled: Stalled | None = None
     since: float = 0.0  # when this command received it
     noted: Stall | None = None
@@ -144,7 +149,7 @@ class StallNotes:
         until = now if self.ended is None else self.ended
         return (self.stalled.seconds if self.stalled else 0.0) + until - self.since
 
-    def _find_looks(self, stalled: Stalled) -> dict[str, Any]:
+    def _find_looks(self, stalled: Stalled) -> Looks:
         return self.looks.get(stalled.number, {})
 
     def _find_active_hosts(self) -> set[str]:
@@ -152,7 +157,7 @@ class StallNotes:
         return {host_of(rank) for rank in self.state.started - self.state.ends.keys()}
 
     def _diagnose_stall(
-        self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
+        self, looks: Looks, seconds: float, silent: tuple[tuple[str, float], ...]
     ) -> Stall:
         from ipexctl.run.hang.diagnosis import diagnose_run
         from ipexctl.run.hang.hang_report import situation_from_looks
