@@ -126,6 +126,10 @@ def _read_env_key(value: Any) -> str | None:
     return value if message.is_env_key(value) else None
 
 
+def _read_document(value: Any) -> dict[str, Any] | None:
+    return value if message.is_document(value) else None
+
+
 def read_absolute_path(value: Any) -> str | None:
     """Read an absolute path."""
     return value if _is_line(value) and value.startswith("/") else None
@@ -137,6 +141,7 @@ Port = Annotated[int, _read_port]
 ExitCode = Annotated[int, _read_exit_code]
 AbsolutePath = Annotated[str, read_absolute_path]
 EnvKey = Annotated[str, _read_env_key]
+Document = Annotated[dict[str, Any], _read_document]  # its own reader trusts nothing in it
 
 
 class Odd(Exception):
@@ -385,7 +390,7 @@ _LOOSE_TEXT = _refuse_values(_read_line)  # control characters are removed
 # names of common/message.py, which cannot say it there
 _MEANT = {
     "Line": Line, "AnyText": AnyText, "Signed": Signed, "Port": Port, "ExitCode": ExitCode,
-    "AbsolutePath": AbsolutePath, "EnvKey": EnvKey, "Any": Any,
+    "AbsolutePath": AbsolutePath, "EnvKey": EnvKey, "Document": Document, "Any": Any,
 }  # fmt: skip
 # get_type_hints is slow: it compiles each of these
 _NAMED: dict[Any, Any] = {

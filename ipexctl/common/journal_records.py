@@ -1,7 +1,7 @@
 """The records of a run's journal on a host (remote/run_files/journal.py)."""
 
 from ipexctl.common.exchange_report import ExchangeReport
-from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.message import MYPY, Document, Line, Message, Variant
 from ipexctl.common.rank_paces import RankPaces
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Exit, Fact
@@ -35,9 +35,10 @@ class RunBegan(JournalRecord):
 
 
 class InputsNoted(JournalRecord):
-    """What the run was started with: run/outcome/run_inputs.py."""
+    """What the run was started with: messages of run_inputs.py."""
 
-    inputs: "dict[str, Any]"
+    host: "Document"  # HostInputs
+    run: "Document" = {}  # RunInputs, on the first host
 
 
 class LogBegan(JournalRecord):

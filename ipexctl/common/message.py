@@ -19,7 +19,10 @@ if MYPY:
     from typing import Any
 
     from typing_extensions import Self, dataclass_transform
+
+    Document = dict[str, object]  # opaque: whoever keeps it hands it on and reads nothing in it
 else:
+    Document = dict
 
     def dataclass_transform():
         return lambda kind: kind
@@ -182,6 +185,10 @@ HEX_DIGITS = frozenset("0123456789abcdef")
 DIGITS = frozenset("0123456789")
 
 
+def is_document(value: object) -> bool:
+    return type(value) is dict
+
+
 def is_number_key(name: str) -> bool:
     """Whether it is a whole number: keys of JSON are text."""
     text = str(name)
@@ -191,7 +198,7 @@ def is_number_key(name: str) -> bool:
 PLAIN = {  # type: dict[str, Callable[[Any], bool]]  # whether a value of JSON is meant
     "str": is_text, "Line": is_text, "AnyText": is_text, "int": is_size, "Signed": is_whole,
     "Port": is_port, "ExitCode": is_exit_code, "float": is_time, "AbsolutePath": is_absolute_path,
-    "EnvKey": is_env_key,
+    "EnvKey": is_env_key, "Document": is_document,
     "bool": lambda value: type(value) is bool, "None": lambda value: value is None,
 }  # fmt: skip
 

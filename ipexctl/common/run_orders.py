@@ -1,6 +1,6 @@
 """Messages with which the controller starts a run on its hosts."""
 
-from ipexctl.common.message import MYPY, Message
+from ipexctl.common.message import MYPY, Document, Message
 from ipexctl.common.run_about import RunAbout
 
 if MYPY:
@@ -56,7 +56,7 @@ class HubOrder(Message):
     notify: str = ""  # a command, whose text may be secret
     has_keepers: bool = False  # which report how it ends
     shown: "Any" = None  # for those who attach: run/plan/shown_plan.py
-    inputs: "dict[str, Any]" = {}  # run/outcome/run_inputs.py
+    inputs: "Document" = {}  # RunInputs
 
 
 class StartOrder(Message):
@@ -65,7 +65,7 @@ class StartOrder(Message):
     run_id: str
     lease: float  # seconds of silence after which a host counts as lost
     about: RunAbout  # for those who list runs
-    inputs: "dict[str, Any]"  # run/outcome/run_inputs.py
+    inputs: "Document"  # HostInputs
     env: "dict[str, str]"
     cwd: str
     ranks: "list[RankOrder]"

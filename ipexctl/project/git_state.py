@@ -13,16 +13,15 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask, secret_values
+from ipexctl.common.run_inputs import GitState
 from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import own_git_root
 from ipexctl.local.run_options import RunOptions
 from ipexctl.project import git_without_settings
 from ipexctl.project.send_project import InPlace, Snapshot
 
-GitState = dict[str, Any]
 MOST_BYTES = 64_000  # of the difference
 MOST_CHANGED = 200  # files
 LONGEST_WAIT = 0.3  # seconds that the start of a run waits for git, after all else is done
@@ -51,7 +50,7 @@ class GitReader:
 
     def __init__(self, folder: Path, sent: Collection[str], mask: SecretMask) -> None:
         self._folder, self._sent, self._mask = folder, frozenset(sent), mask
-        self._state: GitState = {}
+        self._state = GitState()
         self._known: GitState | None = None  # what it had read when it was asked
         self._git: subprocess.Popen[bytes] | None = None
         self._environ: Mapping[str, str] = {}
@@ -60,11 +59,11 @@ class GitReader:
         self._thread.start()
 
     def state(self) -> GitState | None:
-        """Return {commit, branch, changed: [[how, path], ...], diff}; None without a commit."""
+        """Return the state, None without a commit."""
         if self._known is None:
             self._thread.join(LONGEST_WAIT)
             self._end_git()
-        return self._known or None
+        return self._known if self._known and self._known.commit else None
 
     def end(self) -> None:
         """End git, and wait until the thread has removed its folder. Call it again at will."""
@@ -75,7 +74,7 @@ class GitReader:
         """Keep what is known so far. A pipe in place of a file can stop git for ever."""
         with self._ends:
             if self._known is None:
-                self._known = dict(self._state)
+                self._known = self._state.replace()
             if self._git:
                 self._git.kill()
 
@@ -104,14 +103,14 @@ class GitReader:
         commit, branch, prefix, *_ = (*place.split("\n"), "", "", "")
         if not re.fullmatch("[0-9a-f]{40,64}", commit):
             return
-        self._state.update(commit=commit, branch=branch)
+        self._state.commit, self._state.branch = commit, branch
         changed = list(self._read_changes(git, prefix))
-        self._state["changed"] = [[how, path] for how, path in changed[:MOST_CHANGED]]
+        self._state.changed = tuple(changed[:MOST_CHANGED])
         kept = [path for how, path in changed if path in self._sent and how != _WORDS["?"]]
         diff = self._ask(*git, *_DIFF, *kept[:MOST_CHANGED]) if kept else ""
         cut = len(diff) >= MOST_BYTES
         diff = diff.rpartition("\n")[0] + f"\n(cut at {MOST_BYTES:,} bytes)" if cut else diff
-        self._state["diff"] = self._mask.mask_text(diff)
+        self._state.diff = self._mask.mask_text(diff)
 
     def _read_changes(self, git: tuple[str, ...], prefix: str) -> Iterator[tuple[str, str]]:
         for row in self._ask(*git, *_STATUS).split("\0")[:-1]:

@@ -104,17 +104,17 @@ def _known_by_hosts(
     (attempt,) = with_output([attempt], {run.id: _reporting_points(points)})
     inputs, argv = attempt.of_run, attempt.argv
     host = next((record.inputs for record in attempt.records if record.inputs), None)
-    files = dict(inputs.files or ()) or {"files": inputs.tree} if inputs and inputs.tree else None
+    files = inputs.files or {"files": inputs.tree} if inputs and inputs.tree else None
     parts: dict[str, Mapping[str, str] | None] = {
         "arguments": arguments_of(argv) if argv else None,
-        "variables": dict(host.variables) if host else None,
-        "versions": dict(inputs.packages) if inputs else None,
+        "variables": host.variables if host else None,
+        "versions": inputs.packages if inputs else None,
         "hosts": dict(_host_facts(attempt)) if attempt.plan else None,
         "code": files,
-        "data": dict(inputs.data) if inputs else None,
+        "data": inputs.data if inputs else None,
     }
     tree = inputs.tree if inputs else ""
-    why = dict(host.reasons) if host else {}
+    why = host.reasons if host else {}
     given = frozenset(name for name in parts["variables"] or () if is_given(why.get(name, "")))
     printed, speed = attempt.printed, attempt.speed
     return KnownRun(run, parts, printed, speed, tree, attempts=len(attempts), given=given)

@@ -18,6 +18,7 @@ from ipexctl.base.secret_mask import SecretMask, secret_values
 from ipexctl.base.sizes import format_bytes
 from ipexctl.common.attempt_record import AttemptLines
 from ipexctl.common.run_answers import RecordAnswer
+from ipexctl.common.run_inputs import RunInputs
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
@@ -28,7 +29,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison import difference_lines
-from ipexctl.report.comparison.recorded_inputs import RunInputs, RunRecord
+from ipexctl.report.comparison.recorded_inputs import RunRecord
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
 from ipexctl.report.material.host_record import (
     HostRecord,
@@ -127,7 +128,7 @@ def report(
 def _measure_queue_time(first: Attempt) -> float:
     """Return the seconds from the time in the run's ID to the first connection."""
     inputs = (record.inputs for record in first.records if record.inputs)
-    before = next((sum(dict(one.before).values()) for one in inputs), 0.0)
+    before = next((sum(one.before.values()) for one in inputs), 0.0)
     return first.run.began - before - time_of_id(first.run.id) if first.run.began else 0.0
 
 
@@ -216,7 +217,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
 def _recorded_environment(last: Attempt) -> tuple[tuple[str, str], ...]:
     """Return what the run recorded; only this folder's lock has the version of Python."""
     inputs = last.of_run or RunInputs()
-    key, versions = inputs.environment, dict(inputs.packages)
+    key, versions = inputs.environment, inputs.packages
     mpi = lock = None
     with suppress(ValueError):
         mpi = in_packages(versions, "")

@@ -64,8 +64,9 @@ NOTED_SYNC = 1.0  # seconds after which a note says what was sent
 
 if TYPE_CHECKING:
     from ipexctl.blobs.tls_keys import Keys
+    from ipexctl.common.run_inputs import GitState
     from ipexctl.machines.agent import Agent
-    from ipexctl.project.git_state import GitReader, GitState
+    from ipexctl.project.git_state import GitReader
     from ipexctl.run.checkpoints import resume_run
     from ipexctl.run.outcome.run_inputs import Inputs
     from ipexctl.run.watch.session import Session
@@ -405,7 +406,7 @@ class _Run:
         return make_keys()
 
     def _describe_run(self, plan: LaunchPlan) -> RunAbout:
-        folder = self.script.project.folder
+        folder, git = self.script.project.folder, self._git_state()
         return RunAbout(
             name=self.options.name,
             asked=self.asked_name,
@@ -416,7 +417,7 @@ class _Run:
             folder=str(folder),
             typed_in=str(Path.cwd()),
             cwd=self.script.project.cwd,
-            commit=(self._git_state() or {}).get("commit", ""),
+            commit=git.commit if git else "",
             version=__version__,
         )
 

@@ -19,6 +19,7 @@ from ipexctl import __version__
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import format_bytes
 from ipexctl.common.files import write_atomic
+from ipexctl.common.run_inputs import HostInputs
 from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import EXIT_OK, InputError, IpexctlError, printable_text
 from ipexctl.inventory.inventory import Inventory
@@ -29,7 +30,6 @@ from ipexctl.local.settings_file import setting_kinds
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, read_inventory
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import HostInputs
 from ipexctl.report.material.report_material import Attempt
 from ipexctl.report.run_report import known_secrets, read_attempt
 from ipexctl.run.jobs.logs import Wanted, show_logs
@@ -58,7 +58,6 @@ _FACTS = (
     "cpu", "cores", "quota", "governors", "max_khz", "turbo", "memory", "thp", "kernel", "load",
     "speed",
 )  # fmt: skip
-_INPUTS = ("environment", "packages")
 _OPTION = re.compile(r"(--[A-Za-z][\w-]{0,63})(?:=(.*))?", re.S)
 _SMALL_NUMBER = re.compile(r"[-+]?\d{1,6}(\.\d{1,6})?(e[-+]?\d{1,2})?")
 
@@ -242,13 +241,14 @@ def _plan_document(attempt: Attempt, plan: LaunchPlan) -> dict[str, Any]:
             ],
         },
         "facts": [_facts_document(r.host, r.inputs) for r in attempt.records if r.inputs],
-        "inputs": inputs and _named_attributes(inputs, _INPUTS),
+        "inputs": inputs
+        and {"environment": inputs.environment, "packages": [*inputs.packages.items()]},
         "findings": [row[0] for row in inputs.findings or ()] if inputs else None,
     }
 
 
 def _facts_document(host: str, inputs: HostInputs) -> dict[str, Any]:
-    variables = ", ".join(name for name, _ in inputs.variables)
+    variables = ", ".join(inputs.variables)
     return {"host": host, **_named_attributes(inputs, _FACTS), "variables": variables}
 
 

@@ -63,21 +63,21 @@ def test_changes_of_files_that_are_sent(project: Path) -> None:
     sent = ["train.py", "new/data.py"]
     state = GitReader(project, sent, SecretMask()).state()
     assert state is not None
-    assert (state["commit"], state["branch"]) == (git(project, "rev-parse", "HEAD"), "fast")
-    assert sorted(state["changed"]) == [
-        ["changed", "train.py"],
-        ["deleted", "gone.py"],
-        ["not in git", "new/"],
+    assert (state.commit, state.branch) == (git(project, "rev-parse", "HEAD"), "fast")
+    assert sorted(state.changed) == [
+        ("changed", "train.py"),
+        ("deleted", "gone.py"),
+        ("not in git", "new/"),
     ]
-    assert "-lr = 1\n+lr = 2" in state["diff"] and "+++ b/train.py" in state["diff"]
-    assert "very-secret" not in state["diff"] and "private" not in state["diff"]
+    assert "-lr = 1\n+lr = 2" in state.diff and "+++ b/train.py" in state.diff
+    assert "very-secret" not in state.diff and "private" not in state.diff
 
 
 def test_a_large_change_is_cut(project: Path) -> None:
     (project / "train.py").write_text("# a line of it\n" * 10_000)
     state = GitReader(project, ["train.py"], SecretMask()).state()
-    assert state and state["diff"].endswith("\n(cut at 64,000 bytes)")
-    assert len(state["diff"]) < MOST_BYTES + 100
+    assert state and state.diff.endswith("\n(cut at 64,000 bytes)")
+    assert len(state.diff) < MOST_BYTES + 100
 
 
 def _name_programs(project: Path, program: str) -> None:
@@ -176,9 +176,9 @@ def test_programs_of_the_repository_are_not_run(
         patch.setenv("GIT_CONFIG_GLOBAL", str(own))
         state = GitReader(project, ["train.py", "inner"], SecretMask()).state()
         assert not ran.exists()
-        assert state and state["commit"] == git(project, "rev-parse", "HEAD")
-        assert ["changed", "train.py"] in state["changed"]
-        assert arrange is _missing_object or "+lr = 2" in state["diff"]
+        assert state and state.commit == git(project, "rev-parse", "HEAD")
+        assert ("changed", "train.py") in state.changed
+        assert arrange is _missing_object or "+lr = 2" in state.diff
         git(project, "-c", "core.fsmonitor=false", "status")  # git obeys what is ignored here
         with suppress(subprocess.CalledProcessError):
             git(project, "diff", "HEAD")
@@ -239,7 +239,7 @@ def test_what_the_settings_say_of_files_counts(project: Path) -> None:
         for path in sent:
             os.utime(project / path, (1, 1))  # so that git reads them
         state = GitReader(project, sent, SecretMask()).state()
-    assert state and state["changed"] == []
+    assert state and state.changed == ()
 
 
 @pytest.mark.parametrize("options", [(), ("--object-format=sha256",), ("--ref-format=reftable",)])
@@ -260,10 +260,10 @@ def test_a_linked_work_tree(tmp_path: Path, options: tuple[str, ...]) -> None:
     diff = ""
     for folder, branch in ((top, git(top, "branch", "--show-current")), (linked, "slow")):
         state = GitReader(folder, ["train.py"], SecretMask()).state()
-        assert state and state["commit"] == git(folder, "rev-parse", "HEAD")
-        assert state["branch"] == branch
-        assert state["changed"] == ([["changed", "train.py"]] if folder == linked else [])
-        diff += state["diff"]
+        assert state and state.commit == git(folder, "rev-parse", "HEAD")
+        assert state.branch == branch
+        assert state.changed == ((("changed", "train.py"),) if folder == linked else ())
+        diff += state.diff
     assert "-lr = 2\n+lr = 3" in diff
 
 
@@ -329,8 +329,8 @@ def test_paths_of_an_index_that_lead_out_of_the_project_show_no_file(project: Pa
     _index_of(project, *odd, "bert/train.py")
     (project / "train.py").write_text("lr = 2\n")
     state = GitReader(project, ["train.py"], SecretMask()).state()
-    assert state and ["changed", "train.py"] in state["changed"]
-    assert "+lr = 2" in state["diff"] and "PRIVATE" not in str(state)
+    assert state and ("changed", "train.py") in state.changed
+    assert "+lr = 2" in state.diff and "PRIVATE" not in str(state)
 
 
 def test_nothing_is_written_into_the_repository(project: Path) -> None:
@@ -338,7 +338,7 @@ def test_nothing_is_written_into_the_repository(project: Path) -> None:
     (project / "train.py").write_text("lr = 2\n")
     before = {path: path.lstat() for path in (project.parent / ".git").rglob("*")}
     state = GitReader(project, ["train.py"], SecretMask()).state()
-    assert state and "+lr = 2" in state["diff"]
+    assert state and "+lr = 2" in state.diff
     after = {path: path.lstat() for path in (project.parent / ".git").rglob("*")}
     assert [(p, s.st_mtime_ns, s.st_ino) for p, s in before.items()] == [
         (p, s.st_mtime_ns, s.st_ino) for p, s in after.items()
@@ -350,7 +350,7 @@ def test_a_git_that_waits_for_ever_is_ended(project: Path, monkeypatch: pytest.M
     monkeypatch.setattr(git_state, "LONGEST_WAIT", 5)
     reader = GitReader(project, ["train.py"], SecretMask())
     state = reader.state()
-    assert state and state["commit"] == git(project, "rev-parse", "HEAD")
+    assert state and state.commit == git(project, "rev-parse", "HEAD")
     reader._thread.join(60)
     assert not reader._thread.is_alive()  # which waits for its git
 
@@ -418,8 +418,8 @@ def test_git_takes_no_more_memory_than_its_limit(
     for limit, word in ((git_state.MOST_MEMORY, "+x\n"), (100 << 20, "")):
         monkeypatch.setattr(git_state, "MOST_MEMORY", limit)
         state = GitReader(project, ["train.py"], SecretMask()).state()
-        assert state and state["changed"] == [["changed", "train.py"]]
-        assert word in state["diff"] and bool(word) == bool(state["diff"])
+        assert state and state.changed == (("changed", "train.py"),)
+        assert word in state.diff and bool(word) == bool(state.diff)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH is of Python 3.11")

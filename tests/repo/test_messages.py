@@ -41,6 +41,7 @@ from ipexctl.common import (
     run_about,
     run_answers,
     run_events,
+    run_inputs,
     run_orders,
     speed_answers,
     supervisor_messages,
@@ -66,6 +67,7 @@ MODULES = (
     control_questions, blob_answers, port_answers, env_answers, install_answers,
     folder_answers, removal_answers, boot_answers, play_messages, reach_answers, speed_answers,
     run_about, rank_paces, rank_looks, supervisor_state,
+    run_inputs,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]
@@ -161,6 +163,7 @@ def sample(type_: str, within: frozenset[str] = frozenset()) -> Any:
         return {"2" if inner_types[0] == "int" else "a": sample(inner_types[1], within)}
     of_type: dict[str, object] = {"int": 3, "Signed": -3, "float": 1.5, "bool": True}
     of_type |= {"Port": 3, "ExitCode": 3, "AbsolutePath": "/x", "EnvKey": "0123456789abcdef"}
+    of_type |= {"Document": {"a": [None]}}
     return of_type.get(kind, "x")
 
 
@@ -389,6 +392,7 @@ def test_every_table_of_handlers_is_known_here() -> None:
         ("Port", 65535, 65536),
         ("AbsolutePath", "/x", "x"),
         ("EnvKey", "0123456789abcdef", "0123456789abcdeF"),
+        ("Document", {"a": [1]}, [1]),
         ("Look", {"number": 1, "kind": "Look"}, {"number": 1}),
         ("Look | None", None, {"number": "1", "kind": "Look"}),
     ],

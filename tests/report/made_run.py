@@ -82,12 +82,11 @@ def record(
     inputs = {
         "sockets": [[0, 0, [[c] for c in range(ppn * 4)]]],
         "before": {"hosts": 0.4, "sync": 1.2, "plan": 0.1},
-        "environment": "abc123",
-        "packages": {},
         "variables": {"OMP_NUM_THREADS": "4", "TOKEN": "****"},
         "reasons": {"OMP_NUM_THREADS": "a thread for each core"},
     }
-    records = written(InputsNoted(inputs), noted(Begun(plan(hosts, ppn))))
+    noted_inputs = InputsNoted(inputs, {"environment": "abc123", "packages": {}})
+    records = written(noted_inputs, noted(Begun(plan(hosts, ppn))))
     name = names(hosts)
     for rank in range(hosts * ppn):
         where = {"cpus": list(range((rank % ppn) * 4, (rank % ppn) * 4 + 4))}

@@ -15,8 +15,8 @@ from ipexctl.common.attempt_record import KeeperAnswer
 from ipexctl.common.journal_records import InputsNoted, JournalRecord, PartEnded
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Moving, RankStarted, Stalled
+from ipexctl.common.run_inputs import RunInputs
 from ipexctl.report import run_report
-from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import Difference
 from ipexctl.report.material import curves, host_record
 from ipexctl.report.material.host_record import HostRecord, Printed
@@ -204,7 +204,7 @@ def test_numbers_that_no_axis_can_hold():
 def test_the_environment_is_what_the_run_recorded(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     packages = {"torch": "2.13.0+cpu", "impi-rt": "2021.18.1"}
-    read = read_recorded(InputsNoted({"environment": "abc", "packages": packages}))
+    read = read_recorded(InputsNoted({}, {"environment": "abc", "packages": packages}))
     of = Attempt(made(), (read,))
     found = dict(run_report._recorded_environment(of))
     assert found["PyTorch"] == "2.13.0+cpu" and found["MPI"].endswith("2021.18.1")
@@ -250,7 +250,7 @@ def test_stalls_lie_over_the_training():
 def test_texts_lose_colours_and_secrets_and_are_cut():
     text = "\x1b[31mred\x1b[0m \x07key hunter2hunter2 " + "x" * 1_000_000
     mask = SecretMask(["hunter2hunter2"])
-    found = report_document(material(recorded(packages=((text, "1"),)), mask=mask))
+    found = report_document(material(recorded(packages={text: "1"}), mask=mask))
     name = found["packages"][0][0]
     assert name.startswith("red key ********") and len(name) == LONGEST + 1
     assert found["masked"] == ["packages", "variables"]
@@ -262,7 +262,7 @@ def test_findings_of_the_preflight():
     found = report_document(material(recorded(findings=(row,))))
     assert found["findings"] == [list(row)]
     assert report_document(material(attempt(made())))["findings"] is None
-    read = read_recorded(InputsNoted({"packages": {}, "findings": [list(row), ["x"], 5]}))
+    read = read_recorded(InputsNoted({}, {"packages": {}, "findings": [list(row), ["x"], 5]}))
     assert read.of_run and read.of_run.findings == (row,)
 
 
@@ -271,7 +271,7 @@ def test_checkpoints_and_packages():
         ListedCheckpoint("out/5", "", 2_000_000, 3.0, step=5),
         ListedCheckpoint("out/6", "lacks x", 5, 1.0),
     )
-    found = report_document(material(recorded(packages=(("torch", "2.13"),)), checkpoints=held))
+    found = report_document(material(recorded(packages={"torch": "2.13"}), checkpoints=held))
     assert [row[3] for row in found["checkpoints"]] == ["complete", "lacks x"]
     assert found["packages"] == [["torch", "2.13"]]
 
@@ -324,7 +324,7 @@ def test_odd_samples_and_facts_are_left_out():
     found = host_record.read_host_record("n", RecordAnswer(0.0, records, samples))
     assert found.inputs
     assert found.inputs.sockets == ((0, None, ((1,),)),)
-    assert found.inputs.variables == () and found.places == ((0, ()), (1, (1,)))
+    assert found.inputs.variables == {} and found.places == ((0, ()), (1, (1,)))
     assert found.starts == ((0, 0.0), (1, 0.0)) and found.ends == ()
     assert [r.rank for r in found.samples[0].ranks] == [1] and found.samples[0].cpu is None
 

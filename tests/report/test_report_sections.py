@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.values import texts_of
 from ipexctl.common.attempt_record import AttemptBegins
+from ipexctl.common.run_inputs import RunInputs
 from ipexctl.report import sections
-from ipexctl.report.comparison.recorded_inputs import read_inputs
 from ipexctl.report.material.host_record import Printed
 from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.sections import (
@@ -124,7 +125,7 @@ def test_a_host_whose_ranks_ran_elsewhere_has_a_map_of_its_own():
 def test_another_value_of_a_variable_is_a_row_with_its_hosts():
     of = attempt(made())
     assert of.records[1].inputs
-    inputs = replace(of.records[1].inputs, variables=(("OMP_NUM_THREADS", "2"),), reasons=())
+    inputs = of.records[1].inputs.replace(variables={"OMP_NUM_THREADS": "2"}, reasons={})
     records = (of.records[0], replace(of.records[1], inputs=inputs))
     rows = variables.section_document(material(replace(of, records=records)))["variables"]
     assert rows[:2] == [
@@ -247,7 +248,7 @@ def test_the_code_of_a_run_has_its_commit_and_changes():
     state = {"commit": "a1b2", "branch": "fast", "changed": [["changed", "train.py"]]}
     raw = {"packages": {}, "git": {**state, "diff": "-lr = 1\n+lr = 2\n+TOKEN = 'abcdef123'"}}
     of = attempt(made())
-    records = (replace(of.records[0], of_run=read_inputs(raw)), of.records[1])
+    records = (replace(of.records[0], of_run=Answer("n", raw).read(RunInputs)), of.records[1])
     found = git.section_document(material(replace(of, records=records)))["git"]
     assert found["rows"] == [("Commit", "a1b2"), ("Branch", "fast"), ("Changed", "train.py")]
     assert found["diff"][:2] == ["-lr = 1", "+lr = 2"] and "abcdef" not in found["diff"][2]

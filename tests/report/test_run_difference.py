@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from ipexctl.base.host_answer import read_record
+from ipexctl.base.host_answer import Answer, read_record
 from ipexctl.base.secret_mask import MASK
 from ipexctl.common.rank_paces import RankPace
+from ipexctl.common.run_inputs import HostInputs, RunInputs
 from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.report.comparison import difference_lines
 from ipexctl.report.comparison.recorded_inputs import (
-    HostInputs,
-    RunInputs,
     RunRecord,
-    read_inputs,
 )
 from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
 from ipexctl.report.comparison.step_costs import step_costs
@@ -30,14 +28,14 @@ from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from tests import made
 
 Row = tuple[float, float, float, float, float]  # the fields of a RankPace after `rank`
-FILES = (("data.csv", "d1"), ("train.py", "a1"))
-PACKAGES = (("numpy", "2.4.6"), ("rich", "14.0"), ("torch", "2.13.0+cpu"))
+FILES = {"data.csv": "d1", "train.py": "a1"}
+PACKAGES = {"numpy": "2.4.6", "rich": "14.0", "torch": "2.13.0+cpu"}
 
 
 def run(
     name: str, rate: float, *rows: Row, spread: float = 0.05, windows: int = 10,
     programs: dict[str, float] | None = None, threads: int = 1,
-    argv: tuple[str, ...] = ("train.py", "--batch", "64"), files: tuple = FILES,
+    argv: tuple[str, ...] = ("train.py", "--batch", "64"), files: dict[str, str] = FILES,
 ) -> RunRecord:  # fmt: skip
     """One rank on each host. `programs`: of node02."""
     names = [f"node{i + 1:02d}" for i in range(len(rows))]
@@ -56,7 +54,7 @@ def run(
     if programs:
         paces["node02"] = replace(paces["node02"], programs=tuple(programs.items()))
     facts = {host: HostInputs("AMD EPYC", 2, kernel="Linux 6.18") for host in names}
-    tree = "".join(key for _, key in files)
+    tree = "".join(files.values())
     given = RunInputs(files, tree=tree, environment="261f5d8ec5beb533", packages=PACKAGES)
     return RunRecord(name, plan, facts, paces, given, Speed(rate, spread, windows))
 
@@ -64,10 +62,10 @@ def run(
 def but(record: RunRecord, host: str = "", **changes: Any) -> RunRecord:
     """With other inputs of the run, or other facts of a host."""
     if host:
-        hosts = {**record.hosts, host: replace(record.hosts[host], **changes)}
+        hosts = {**record.hosts, host: record.hosts[host].replace(**changes)}
         return replace(record, hosts=hosts)
     assert record.inputs
-    return replace(record, inputs=replace(record.inputs, **changes))
+    return replace(record, inputs=record.inputs.replace(**changes))
 
 
 # of real runs
@@ -83,7 +81,7 @@ BUSY = run(
     "busy", 12.41, (22.521, 0.465, 53730030, 0.148, 0.412), (25.039, 0.497, 49165467, 0.062, 0.639),
     spread=0.04, windows=3, programs={"python3": 0.491, "lab-host": 0.0, "timeout": 0.0},
 )  # fmt: skip
-CODE_FILES = (("data.csv", "d1"), ("train.py", "a2"))
+CODE_FILES = {"data.csv": "d1", "train.py": "a2"}
 CODE = run(
     "code", 14.74, (20.021, 0.829, 58130348, 0.083, 0.242), (22.522, 0.799, 55966421, 0.089, 0.239),
     spread=0.092, windows=3, files=CODE_FILES,
@@ -104,7 +102,7 @@ OTHER_BATCH = replace(TWICE.plan, argv=("train.py", "--batch", "128"))
 OTHER_NIC = replace(QUIET.plan, hosts=tuple(replace(h, nic="eth1") for h in QUIET.plan.hosts))
 THREE = run("three", 5.0, *((60.0, 0.45, 5e5, 0.5, 0.0) for _ in range(3)))
 THIRD_LATE = run("late", 5.0, *((60.0, cpus, 5e5, 0.01, 0.0) for cpus in (0.45, 0.45, 0.95)))
-NEW_TORCH = (("numpy", "2.4.6"), ("rich", "14.0"), ("torch", "2.12.0+cpu"))
+NEW_TORCH = {**PACKAGES, "torch": "2.12.0+cpu"}
 FREQUENCY = {"max_khz": 1_200_000}
 CASES = {  # run, against; what explains the speed, in this order; what differs besides
     "the same twice": (AGAIN, BASE, [], []),
@@ -138,7 +136,7 @@ CASES = {  # run, against; what explains the speed, in this order; what differs 
         ["code", "arguments"], [],
     ),
     "another torch": (but(TWICE, packages=NEW_TORCH, environment="x"), QUIET, ["packages"], []),
-    "new data": (but(TWICE, data=(("bert", "v2"),)), QUIET, ["data"], []),
+    "new data": (but(TWICE, data={"bert": "v2"}), QUIET, ["data"], []),
     "new code that is as fast": (but(QUIET, files=CODE_FILES, tree="x"), QUIET, [], ["code"]),
     "a program that costs nothing": (
         replace(QUIET, paces={**QUIET.paces, "node02": BUSY.paces["node02"]}), QUIET,
@@ -146,7 +144,7 @@ CASES = {  # run, against; what explains the speed, in this order; what differs 
     ),
     "more memory": (but(TWICE, "node01", memory=1 << 30), QUIET, [], ["memory"]),
     "a tuning variable": (
-        but(TWICE, "node01", variables=(("KMP_BLOCKTIME", "200"),)), QUIET, ["variables"], [],
+        but(TWICE, "node01", variables={"KMP_BLOCKTIME": "200"}), QUIET, ["variables"], [],
     ),
     "a third host": (THREE, QUIET, ["ranks", "hosts"], []),
     "a third host that is late": (THIRD_LATE, QUIET, ["ranks", "hosts"], []),
@@ -278,36 +276,36 @@ def test_the_spread_of_a_few_windows_is_not_trusted(windows, differs):
 # --- what is kept ---------------------------------------------------------------------------------
 
 
-def kept(sent: Tree | None, **variables: str) -> tuple[Any, Any]:
+def kept(sent: Tree | None, **variables: str) -> tuple[RunInputs, HostInputs]:
     """As it comes back from a journal."""
     node = PlannedHost(made.host("n1"), made.facts("n1"), made.prepared())
     plan = HostPlan("n1", "n1", "/e", "eth0", (), (), tuple(variables.items()))
     found = collect_run_inputs([plan], [node], sent, {"bert": "v1"})
-    return json.loads(json.dumps([found.of_all, found.hosts["n1"]]))  # type: ignore[return-value]
+    assert found.of_all is not None
+    kinds = (found.of_all, found.hosts["n1"])
+    documents = [Answer("n1", json.loads(json.dumps(one.document()))) for one in kinds]
+    return documents[0].read(RunInputs), documents[1].read(HostInputs)
 
 
 def test_code_is_kept_where_a_project_has_too_many_files():
     data = [ProjectFile(f"{i:04d}.bin", 1, f"{i:064x}") for i in range(2 * MOST_FILES)]
-    raw, host = kept(Tree((), (*data, ProjectFile("a/b/train.py", 9, "ab" * 32))))
-    read = read_inputs(raw)
-    assert read and read.files and len(read.files) == MOST_FILES and len(json.dumps(raw)) < 50_000
-    assert dict(read.files)["a/b/train.py"] == "ab" * 8
-    assert (read.packages, read.data) == ((("torch", "2.13.0"),), (("bert", "v1"),))
-    assert read_inputs({**raw, **host}) == read and read_inputs(host) is None
-    folder = kept(None)[0]  # --no-sync
-    assert read_inputs(folder).files is None  # type: ignore[union-attr]
+    read, _ = kept(Tree((), (*data, ProjectFile("a/b/train.py", 9, "ab" * 32))))
+    assert read.files and len(read.files) == MOST_FILES
+    assert len(json.dumps(read.document())) < 50_000
+    assert read.files["a/b/train.py"] == "ab" * 8
+    assert (read.packages, read.data) == ({"torch": "2.13.0"}, {"bert": "v1"})
+    assert kept(None)[0].files is None  # --no-sync
 
 
 def test_secrets_are_not_kept():
-    _, raw = kept(None, HF_TOKEN="hf_x", OMP_NUM_THREADS="2", WANDB_API_KEY="k")
-    variables = dict(read_record(HostInputs, raw).variables)
-    assert variables == {"HF_TOKEN": MASK, "OMP_NUM_THREADS": "2", "WANDB_API_KEY": MASK}
+    _, host = kept(None, HF_TOKEN="hf_x", OMP_NUM_THREADS="2", WANDB_API_KEY="k")
+    assert host.variables == {"HF_TOKEN": MASK, "OMP_NUM_THREADS": "2", "WANDB_API_KEY": MASK}
 
 
 def test_an_odd_record_is_read_as_unknown():
     odd = {"cpu": 7, "cores": "x", "quota": -1, "variables": [1], "governors": "no"}
     assert read_record(HostInputs, odd) == HostInputs("", None) == read_record(HostInputs, None)
-    assert read_inputs({"packages": 3, "files": {"a": 1}}) == RunInputs(files=())
+    assert read_record(RunInputs, {"packages": 3, "files": {"a": 1}}) == RunInputs()
 
 
 # --- what is shown --------------------------------------------------------------------------------

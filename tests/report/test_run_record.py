@@ -17,13 +17,14 @@ from ipexctl.common.journal_records import (
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Sample
+from ipexctl.common.run_inputs import HostInputs
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.remote.run_files import journal, run_folders
 from ipexctl.report.material import host_record
 
 SAMPLE = Sample(0.51234, 123456, ranks={3: 1.234})
-INPUTS = InputsNoted({"packages": {}, "environment": "abc"})
+INPUTS = InputsNoted({"cpu": "EPYC"}, {"packages": {}, "environment": "abc"})
 
 
 def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
@@ -56,6 +57,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     sent = Answer("n", json.loads(json.dumps(told.document())))
     found = host_record.read_host_record("n", sent.read(RecordAnswer))
     assert found.of_run and found.of_run.environment == "abc" and len(found.samples) <= 20
+    assert found.inputs == HostInputs("EPYC")
     assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25, None, 0, 0, 0),)
     assert found.samples[0].cpu == 0.512 and found.samples[0].net is None
 

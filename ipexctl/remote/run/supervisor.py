@@ -151,8 +151,7 @@ class Supervisor:
         except OSError as e:
             raise cannot_write(e, self.dir) from None
         self.note(RunBegan(RUN_FORMAT, self.plan.about, time.time()), sync=True)
-        shared_inputs = self.plan.run.inputs if self.plan.run else {}
-        self.add(InputsNoted(dict(self.plan.inputs, **shared_inputs)))
+        self.add(InputsNoted(self.plan.inputs, self.plan.run.inputs if self.plan.run else {}))
         try:
             port = self.role.begin()
             self.watchers.add(self.starter)

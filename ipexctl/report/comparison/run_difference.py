@@ -11,10 +11,11 @@ from math import log, sqrt
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import format_bytes
+from ipexctl.common.run_inputs import RunInputs
 from ipexctl.facts.package_changes import compare_packages, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import RunInputs, RunRecord
+from ipexctl.report.comparison.recorded_inputs import RunRecord
 from ipexctl.report.comparison.step_costs import Cost, Growth, step_costs, step_growth
 
 LEAST_CHANGE = 0.05  # of the speed: less is not a difference
@@ -151,7 +152,7 @@ def _input_differences(pair: RunComparison) -> Iterator[Difference]:
     yield from _rank_differences(pair)
     if a is None or b is None:
         return
-    changes = compare_packages(dict(b.packages), dict(a.packages))
+    changes = compare_packages(b.packages, a.packages)
     if changes:
         text = f"packages: {describe_changes(changes)}"
         yield Difference("packages", text, a.environment, b.environment)
@@ -159,14 +160,14 @@ def _input_differences(pair: RunComparison) -> Iterator[Difference]:
         text = f"lock: environment {a.environment or 'none'}, against {b.environment or 'none'}"
         yield Difference("lock", text, a.environment, b.environment)
     if a.data != b.data:
-        now, was = dict(a.data), dict(b.data)
+        now, was = a.data, b.data
         names = [name for name in sorted({*now, *was}) if now.get(name) != was.get(name)]
         yield Difference("data", f"datasets of other content: {_first_words(names)}")
 
 
 def _code_difference(ours: RunInputs, theirs: RunInputs) -> Difference:
     """Name the files that were changed, added or removed, code first."""
-    now, was = dict(ours.files or ()), dict(theirs.files or ())
+    now, was = ours.files or {}, theirs.files or {}
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
     code = [name for name in names if name.endswith(SOURCE)]
     names = code + [name for name in names if name not in code]
@@ -274,7 +275,7 @@ def _fact_rows(run: RunRecord, host: str) -> list[tuple[str, str, str | int | No
 
 
 def _variable_differences(pair: RunComparison, host: str) -> Iterator[Difference]:
-    now, was = (dict(run.hosts[host].variables) for run in (pair.run, pair.other))
+    now, was = (run.hosts[host].variables for run in (pair.run, pair.other))
     reported = {"OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"}
     names = [n for n in sorted({*now, *was}) if now.get(n) != was.get(n) and n not in reported]
     if not names:

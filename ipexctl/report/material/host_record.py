@@ -17,8 +17,8 @@ from ipexctl.common.journal_records import (
 from ipexctl.common.rank_paces import RankPace
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Begun, Event, Moving, RankExited, RankStarted, Stalled
+from ipexctl.common.run_inputs import HostInputs, RunInputs
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import HostInputs, RunInputs, read_inputs
 from ipexctl.run.output.metric_lines import Numbers, Point
 from ipexctl.run.pace.rank_pace import HostPace, pace_of
 
@@ -92,7 +92,7 @@ def read_host_record(host: str, answer: RecordAnswer) -> HostRecord:
     """Return what a host's records mean."""
     records = answer.records
     own = [written.record for written in records]
-    inputs = next((record.inputs for record in own if isinstance(record, InputsNoted)), None)
+    noted = next((record for record in own if isinstance(record, InputsNoted)), None)
     facts = [
         (written.at, written.record.fact.event)
         for written in records
@@ -108,8 +108,8 @@ def read_host_record(host: str, answer: RecordAnswer) -> HostRecord:
         host=host,
         began=answer.began,
         plan=next((event.plan for _, event in facts if isinstance(event, Begun)), None),
-        inputs=read_record(HostInputs, inputs) if inputs else None,
-        of_run=read_inputs(inputs),
+        inputs=read_record(HostInputs, noted.host) if noted else None,
+        of_run=read_record(RunInputs, noted.run) if noted and noted.run else None,
         whole=next((pace_of(host, whole) for whole in paces), None),
         starts=tuple((event.rank, at) for at, event in starts),
         ends=tuple((event.rank, at) for at, event in exits),

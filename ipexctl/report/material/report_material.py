@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
+from ipexctl.common.run_inputs import RunInputs
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.comparison.recorded_inputs import RunInputs
 from ipexctl.report.comparison.run_difference import RunComparison
 from ipexctl.report.material import curves
 from ipexctl.report.material.host_record import HostRecord, Printed, group_by_rank, host_pace

@@ -22,8 +22,8 @@ def section_document(material: Material) -> dict[str, Any]:
         ("Exchanged", _describe_exchange(material.last)),
     ]  # fmt: skip
     facts = [[name, value] for name, value in rows if value]
-    packages = material.last.of_run.packages if material.last.of_run else ()
-    return {"facts": facts, "environment": material.environment, "packages": packages}
+    packages = material.last.of_run.packages if material.last.of_run else {}
+    return {"facts": facts, "environment": material.environment, "packages": [*packages.items()]}
 
 
 def _describe_cpu_time(material: Material) -> str:

@@ -49,7 +49,7 @@ def section_document(material: Material) -> dict[str, Any]:
 
 def spans_before_run(record: HostRecord) -> list[Span]:
     """Return what the command did before the run began, one phase after the other."""
-    times = dict(record.inputs.before if record.inputs else ())
+    times = record.inputs.before if record.inputs else {}
     rows = [(phase, times[name]) for name, phase in BEFORE.items() if times.get(name)]
     start, spans = -sum(seconds for _, seconds in rows), list[Span]()
     for phase, seconds in rows:

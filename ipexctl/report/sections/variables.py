@@ -18,7 +18,7 @@ def section_document(material: Material) -> dict[str, Any]:
     rows of their own."""
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for record, inputs in ((item, item.inputs) for item in material.last.records if item.inputs):
-        values, why = (dict(v) for v in (inputs.variables, inputs.reasons))
+        values, why = inputs.variables, inputs.reasons
         for name, value in values.items():
             key = (name, value, why.get(name) or "set with --env or run.env")
             hosts.setdefault(key, []).append(record.host)

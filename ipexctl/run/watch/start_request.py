@@ -13,6 +13,7 @@ from ipexctl.blobs.tls_keys import Keys
 from ipexctl.common.message import Message
 from ipexctl.common.restart_plan import VOTERS, RestartCommon, RestartHost, RestartPlan, VoterPlan
 from ipexctl.common.run_about import RunAbout
+from ipexctl.common.run_inputs import HostInputs
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import BUCKET, RunOptions
@@ -44,14 +45,15 @@ class Orders:
     keys: Keys = field(default_factory=dict, repr=False)
     resumed: str = ""  # the checkpoint with which ranks start, relative to their folder
     restart_plans: Mapping[str, RestartPlan] = field(default_factory=dict, repr=False)
-    inputs: Inputs = Inputs({}, {})
+    inputs: Inputs = Inputs(None, {})
 
     def compose_start_order(self, name: str, work: str) -> StartOrder:
         """Compose the order by which a host starts its ranks in the folder `work`."""
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
+        own_inputs = self.inputs.hosts.get(name, HostInputs())
         return StartOrder(
             about=self.about,
-            inputs={**self.inputs.hosts.get(name, {}), "before": dict(self.before)},
+            inputs=own_inputs.replace(before=dict(self.before)).document(),
             run_id=self.run_id,
             lease=self.options.host_timeout,
             env=dict(host.env),
@@ -97,7 +99,7 @@ class Orders:
             address=self.plan.master_addr,
             ports=[ports[0], port_plan.reserved_ports(ports)[0] - 1] if ports else None,
             shown=self.describe_plan(),
-            inputs=dict(self.inputs.of_all),
+            inputs=self.inputs.of_all.document() if self.inputs.of_all else {},
             has_keepers=self.options.kept,
             **_copy_same_options(HubOrder, self.options, "ports"),
         )
