@@ -14,6 +14,7 @@ from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import AttemptSummary, JournalSummary, RunRow
 from ipexctl.common.run_events import Event, Fact
 from ipexctl.common.run_orders import HostOfRun, HubOrder, RankOrder, StartOrder
+from ipexctl.common.shown_plans import ShownPlan
 from ipexctl.facts.clocks_facts import ClockFacts
 from ipexctl.facts.cpu_facts import Cpu, CpuFacts
 from ipexctl.facts.facts import Facts, NetFacts
@@ -103,7 +104,7 @@ def row_of_host(name: str, ranks: list[int], **more: object) -> HostOfRun:
 def restart_common(run_id: str) -> RestartCommon:
     """Of a run with --restarts that has no MPI."""
     hub = HubOrder([], [], None, None, 45.0, "note", 10.0, False, "a")
-    return RestartCommon(run_id, RunAbout(), hub, {}, {"RANK": "rank"}, [], "")
+    return RestartCommon(run_id, RunAbout(), hub, ShownPlan(()), {"RANK": "rank"}, [], "")
 
 
 def rank_order(rank: int) -> RankOrder:

@@ -31,6 +31,7 @@ from ipexctl.common import (
     run_events,
     run_inputs,
     run_orders,
+    shown_plans,
     supervisor_state,
     watch_orders,
 )
@@ -51,6 +52,7 @@ SECTIONS = (
     ("What the hub orders", hub_orders, "On the first host; its orders go to all of them."),
     ("What a supervisor is asked", control_questions, "By processes of its host."),
     ("What a run was started with", run_inputs, "Hosts keep it for `report`."),
+    ("What commands that attach need", shown_plans, "The first host keeps it."),
     ("What a supervisor answers", supervisor_state, "To these questions."),
     ("What ranks do", rank_looks, "Looked at when a run makes no progress, and for `why`."),
     ("What ranks did for some time", rank_paces, "In the last minute, and in all."),

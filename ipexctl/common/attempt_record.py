@@ -2,11 +2,8 @@
 to RUN/attempts.HOST, and commands read them. Also the questions of commands to its keepers.
 """
 
-from ipexctl.common.message import MYPY, Line, Message, Variant
+from ipexctl.common.message import Document, Line, Message, Variant
 from ipexctl.common.run_about import RunAbout
-
-if MYPY:
-    from typing import Any
 
 
 class RecordLine(Variant):
@@ -157,5 +154,5 @@ class KeeperAnswer(Message):
     waits: "Line" = ""  # for what the run waits
     before: "list[QueuedRun]" = []  # runs that wait for its CPUs longer, in the order of the queue
     away: "list[Line]" = []  # hosts that are not connected to the leader
-    orders: "dict[str, Any]" = {}  # for a new keeper of the host that has returned: a StartOrder
+    orders: "Document" = {}  # StartOrder, for a new keeper of the host that has returned
     keepers: int = 0  # hosts that should have one

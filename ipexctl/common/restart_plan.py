@@ -1,11 +1,9 @@
 """The plan that keepers of a run with --restarts get when it begins, to start it again."""
 
-from ipexctl.common.message import MYPY, Message
+from ipexctl.common.message import Message
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_orders import HostOfRun, HubOrder, StartOrder
-
-if MYPY:
-    from typing import Any
+from ipexctl.common.shown_plans import ShownHost, ShownPlan
 
 VOTERS = 7  # hosts that keep the record of a run with --restarts, and that may lead it
 
@@ -41,7 +39,7 @@ class RestartHost(Message):
     address: str  # rendezvous of the ranks if rank 0 is here
     port: int
     peer: str  # where the other hosts reach this one, also if it is the only one with ranks
-    shown: "dict[str, Any]"  # for those who attach
+    shown: ShownHost  # for those who attach
 
 
 class RestartCommon(Message):
@@ -50,7 +48,7 @@ class RestartCommon(Message):
     run_id: str
     about: RunAbout
     of_all: HubOrder
-    shown: "dict[str, Any]"
+    shown: ShownPlan
     varies: "dict[str, str]"  # variables of ranks that differ: run/plan/rank_variables.py
     resume: "list[str]"  # of --resume-arg
     resumed: str  # the checkpoint that the first attempt began from

@@ -2,7 +2,7 @@
 
 from ipexctl.common.attempt_record import FurtherAttempt, KeeperAnswer
 from ipexctl.common.journal_records import WrittenRecord
-from ipexctl.common.message import MYPY, AnyText, Line, Message, Variant
+from ipexctl.common.message import MYPY, AnyText, Document, Line, Message, Variant
 from ipexctl.common.rank_paces import RankPaces
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Fact
@@ -78,7 +78,7 @@ class RunList(Message):
 class PlanAnswer(Message):
     """The plan of a run that has begun."""
 
-    plan: "Any"  # run/plan/shown_plan.py; None: it has not begun
+    plan: "Document | None"  # ShownPlan; None: it has not begun
     age: int  # seconds since it began
 
 
@@ -90,7 +90,7 @@ class WhyAnswer(Message):
     computes: bool  # a rank here uses its CPUs for more than waiting
     look: "list[RankLook] | None"  # None: there is no supervisor
     pace: "RankPaces | None"  # of the last minute, also of a run that has ended
-    plan: "Any"  # as in PlanAnswer
+    plan: "Document | None"  # as in PlanAnswer
     ends: "list[Fact]"  # of ranks of the run, without their output
 
 

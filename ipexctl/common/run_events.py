@@ -4,7 +4,7 @@ concludes are the facts of the run, which every host's journal and every watchin
 
 from ipexctl.common.copy_messages import CopierEvent
 from ipexctl.common.exchange_report import ExchangeReport
-from ipexctl.common.message import MYPY, AnyText, Line, Message, Signed, Variant, later
+from ipexctl.common.message import MYPY, AnyText, Document, Line, Message, Signed, Variant, later
 
 if MYPY:
     from typing import Any
@@ -213,7 +213,7 @@ class LookDone(Event):
 class Begun(Event):
     """All hosts were ready, and the hub starts the ranks."""
 
-    plan: "Any" = None  # for those who attach: run/plan/shown_plan.py
+    plan: "Document | None" = None  # ShownPlan, for those who attach
 
 
 class HostLost(Event):

@@ -1,10 +1,7 @@
 """Messages with which the controller starts a run on its hosts."""
 
-from ipexctl.common.message import MYPY, Document, Message
+from ipexctl.common.message import Document, Message
 from ipexctl.common.run_about import RunAbout
-
-if MYPY:
-    from typing import Any
 
 
 class RankOrder(Message):
@@ -55,7 +52,7 @@ class HubOrder(Message):
     ports: "list[int] | None" = None  # first and last
     notify: str = ""  # a command, whose text may be secret
     has_keepers: bool = False  # which report how it ends
-    shown: "Any" = None  # for those who attach: run/plan/shown_plan.py
+    shown: "Document | None" = None  # ShownPlan, for those who attach
     inputs: "Document" = {}  # RunInputs
 
 
@@ -77,7 +74,7 @@ class StartOrder(Message):
     data: "list[str]"  # folders that are in use
     modules: "dict[str, str]"  # what each rank's Python imports before the script: name -> text
     run: "HubOrder | None"  # on the first host
-    restart_plan: "Any" = None  # for its keeper: --restarts
+    restart_plan: "Document | None" = None  # RestartPlan or VoterPlan, for its keeper
     spare: bool = False
     checkpoint_gap: float = 0.0  # seconds, the longest between two files of a checkpoint so far
     keys: "dict[str, str]" = {}  # of the hosts' TLS

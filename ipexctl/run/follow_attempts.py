@@ -459,12 +459,13 @@ def _read_plan(
 ) -> tuple[LaunchPlan, float, RunOptions]:
     """Return the plan, the seconds since the run began (or that it took), and known options."""
     done = fleet.call(host, "run.run_list.plan", known_as=name, run_id=run.id).read(PlanAnswer)
-    plan = shown_plan.read_shown_plan(done.plan, run.id)
-    if plan is None:
+    shown = shown_plan.read_shown(done.plan)
+    plan = shown_plan.plan_of(shown, run.id) if shown else None
+    if shown is None or plan is None:
         raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
     options = RunOptions("", root=fleet.root, lives_on=True)
-    with suppress(TypeError, ValueError):  # an older ipexctl did not record it
-        options = replace(options, host_timeout=Seconds(done.plan.get("host_timeout")))
+    if shown.host_timeout is not None:
+        options = replace(options, host_timeout=Seconds(shown.host_timeout))
     return plan, run.seconds if run.over else float(done.age), options
 
 

@@ -29,7 +29,7 @@ PURE = tuple(
     common.restart_plan common.result_answers common.root_paths
     common.run_about
     common.run_answers common.run_events common.run_inputs common.run_orders
-    common.secret_names common.sizes
+    common.secret_names common.shown_plans common.sizes
     common.speed_answers common.supervisor_messages common.supervisor_state
     common.watch_orders
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall

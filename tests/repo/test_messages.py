@@ -43,6 +43,7 @@ from ipexctl.common import (
     run_events,
     run_inputs,
     run_orders,
+    shown_plans,
     speed_answers,
     supervisor_messages,
     supervisor_state,
@@ -67,7 +68,7 @@ MODULES = (
     control_questions, blob_answers, port_answers, env_answers, install_answers,
     folder_answers, removal_answers, boot_answers, play_messages, reach_answers, speed_answers,
     run_about, rank_paces, rank_looks, supervisor_state,
-    run_inputs,
+    run_inputs, shown_plans,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]

@@ -31,6 +31,7 @@ from ipexctl.common.keeper_messages import (
 )
 from ipexctl.common.restart_plan import RestartHost, VoterPlan
 from ipexctl.common.run_events import Fact, HostLost
+from ipexctl.common.shown_plans import ShownHost
 from ipexctl.remote.restart.leader import BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
 from ipexctl.remote.restart.record import RestartRecord
 from tests.made import rank_order, restart_common, row_of_host, start_order
@@ -51,7 +52,7 @@ def host_plan(name: str) -> RestartHost:
         address=f"10.0.0.{ord(name)}",
         port=20000,
         peer=f"10.0.0.{ord(name)}",
-        shown={"name": name, "ranks": [[0, 0, "0", None]]},
+        shown=ShownHost(name, "eth0", None, None, {}, ((0, 0, "0", None),)),
     )
 
 
@@ -522,7 +523,7 @@ def test_no_rank_starts_after_a_user_has_stopped_the_run(queued: float) -> None:
 def test_the_orders_of_a_host_that_is_back() -> None:
     run = RestartedRun(places=[("a", "10.0.0.97", 1), ("b", "10.0.0.98", 2)])
     found = {name: run.leader.make_returned_order(name) for name in "bcz"}
-    assert found["b"].restart_plan == run.told
+    assert found["b"].restart_plan == run.told.document()
     assert found["c"].spare is True and found["c"].returned is True
     assert not {"host_plans", "common"} & found["c"].document()["restart_plan"].keys()
     assert found["z"] is None

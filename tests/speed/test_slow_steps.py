@@ -120,7 +120,7 @@ def test_only_what_the_evidence_supports_is_proposed(given, cpus, sent, wait, sl
     assert (found.wait, [one.slug for one in found.proposals]) == (wait, slugs)
     assert all(one.command.startswith("ipexctl ") for one in found.proposals)
     document = judge_slow_steps(
-        shown_plan.read_shown_plan(shown_plan.shown_plan_document(given), "r1"),
+        shown_plan.read_shown_plan(shown_plan.show_plan(given).document(), "r1"),
         paces(given, *cpus, **sent),
     )
     assert document.wait is wait and len(document.proposals) == len(slugs)

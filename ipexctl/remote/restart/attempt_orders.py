@@ -13,6 +13,7 @@ if MYPY:
     from typing import Any
 
     from ipexctl.common.run_orders import HostOfRun, StartOrder
+    from ipexctl.common.shown_plans import ShownPlan
 
     Facts = dict[str, Any]  # about the attempt
 
@@ -52,7 +53,7 @@ def compose_orders(
         hosts=rows,
         mpirun=mpirun,
         address=first_plan.address,
-        shown=compose_shown_plan(common, host_plans, facts),
+        shown=compose_shown_plan(common, host_plans, facts).document(),
     )
     return orders
 
@@ -97,11 +98,11 @@ def of_host(
 
 def compose_shown_plan(
     common: RestartCommon, host_plans: "list[RestartHost]", facts: "Facts"
-) -> "dict[str, Any]":
-    """Return the plan of an attempt for commands that attach: run/plan/shown_plan.py."""
+) -> "ShownPlan":
+    """Return the plan of an attempt for commands that attach."""
     hosts, begin = [], 0
     for host_plan in host_plans:
-        places = [[begin + n] + place[1:] for n, place in enumerate(host_plan.shown["ranks"])]
-        hosts.append(dict(host_plan.shown, ranks=places))
-        begin += len(places)
-    return dict(common.shown, master=[facts["address"], facts["port"]], hosts=hosts)
+        ranks = tuple((begin + n,) + place[1:] for n, place in enumerate(host_plan.shown.ranks))
+        hosts.append(host_plan.shown.replace(ranks=ranks))
+        begin += len(ranks)
+    return common.shown.replace(master=(facts["address"], facts["port"]), hosts=tuple(hosts))

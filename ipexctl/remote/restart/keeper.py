@@ -111,7 +111,7 @@ class Keeper:
 
     def __init__(self, order: StartOrder, starter: "guardian_starter.Starter") -> None:
         self.order, self.name, self.starter = order, order.host, starter
-        self.plan = RestartPlan.read(order.restart_plan)
+        self.plan = RestartPlan.read(order.restart_plan or {})
         root = root_folder.prepare_root(order.root)
         runs = os.path.join(root, "runs")
         self.base = run_folders.checked_id(self.plan.run_id)  # of the first attempt

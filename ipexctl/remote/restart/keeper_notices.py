@@ -2,7 +2,7 @@
 reports what it put into the record."""
 
 from ipexctl.common.attempt_record import AttemptBegins, RecordLine, RunEnded
-from ipexctl.common.restart_plan import VoterPlan
+from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.restart import restart_policy
 from ipexctl.remote.run import notifier
@@ -12,9 +12,10 @@ class KeeperNotices:
     def __init__(self, order: StartOrder, folder: str) -> None:
         """Start the process. Called before there are threads."""
         self.name = order.host
-        plan = order.restart_plan
-        command = VoterPlan.read(plan).common.of_all.notify if "common" in plan else ""  # a voter
-        run_id = plan["run_id"]
+        document = order.restart_plan or {}
+        is_voter = "common" in document
+        command = VoterPlan.read(document).common.of_all.notify if is_voter else ""
+        run_id = RestartPlan.read(document).run_id
         self.link = notifier.fork_notifier(command, folder, run_id, order.about.name, order.host)
 
     def take_line(self, line: RecordLine, is_leader: bool) -> None:

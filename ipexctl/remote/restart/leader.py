@@ -489,7 +489,7 @@ class Leader:
         is_voter = name in [place[0] for place in self.restart_plan.places]
         plan = self.restart_plan if is_voter else RestartPlan.read(vars(self.restart_plan))
         order = self.restart_plan.host_plans[name].asked
-        return order.replace(restart_plan=plan, spare=True, returned=True)
+        return order.replace(restart_plan=plan.document(), spare=True, returned=True)
 
 
 PHASES = {  # what the leader does in each phase of the record

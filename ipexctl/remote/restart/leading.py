@@ -54,7 +54,7 @@ class Leading:
         return orders
 
     def begin_term(self, now: float, term: int) -> None:
-        plan = VoterPlan.read(self.order.restart_plan)
+        plan = VoterPlan.read(self.order.restart_plan or {})
         self.leader = Leader(plan, self.name, self.record, now)
         self.term, self.lines, self.proposed = term, -1, 0.0
         self.member.propose(Leads(self.name), term)

@@ -14,6 +14,7 @@ from ipexctl.common.journal_records import (
     PaceNoted,
     PartEnded,
 )
+from ipexctl.common.message import Document
 from ipexctl.common.rank_paces import RankPace
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Begun, Event, Moving, RankExited, RankStarted, Stalled
@@ -73,7 +74,7 @@ class HostRecord:
 
     host: str
     began: float = 0.0
-    plan: Any = None  # raw: run/plan/shown_plan.py reads it
+    plan: Document | None = None  # ShownPlan
     inputs: HostInputs | None = None
     of_run: RunInputs | None = None  # the first host has them
     whole: HostPace | None = None  # what its ranks had done at the end of the run

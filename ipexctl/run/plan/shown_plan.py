@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ipexctl.base.host_answer import Answer, Line
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.sizes import fold_numbers
 from ipexctl.base.values import cpu_list as cpus_of
+from ipexctl.common.message import Document
+from ipexctl.common.shown_plans import ShownHost, ShownPlan
 from ipexctl.errors import HostFailed
-from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
 # variables of the ranks that hold no secret
@@ -18,82 +17,68 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def shown_plan_document(plan: LaunchPlan) -> dict[str, object]:
-    """Return the document; of the ranks' environment, only the variables in _SHOWN."""
-    return {
-        "master": [plan.master_addr, plan.master_port],
-        "argv": list(plan.argv),
-        "mpi": plan.mpi,
-        "ddp": plan.ddp,
-        "joins": plan.joins,
-        "trains": plan.trains,
-        "tuned": plan.tuned,
-        "secret": list(plan.secret),
-        "hosts": [of_host(host) for host in plan.hosts],
-    }
+def show_plan(plan: LaunchPlan) -> ShownPlan:
+    """Return the part; of the ranks' environment, only the variables in _SHOWN."""
+    return ShownPlan(
+        master=(plan.master_addr, plan.master_port),
+        argv=plan.argv,
+        mpi=plan.mpi,
+        ddp=plan.ddp,
+        joins=plan.joins,
+        trains=plan.trains,
+        tuned=plan.tuned,
+        secret=plan.secret,
+        hosts=tuple(map(show_host, plan.hosts)),
+    )
 
 
-def of_host(host: HostPlan) -> dict[str, object]:
-    return {
-        "name": host.host,
-        "nic": host.nic,
-        "threads": host.threads,
-        "quota": host.quota,
-        "env": {key: value for key, value in host.rank_env if key in _SHOWN},
-        "ranks": [
-            [place.rank, place.local_rank, fold_numbers(place.cpus), place.node]
+def show_host(host: HostPlan) -> ShownHost:
+    return ShownHost(
+        name=host.host,
+        nic=host.nic,
+        threads=host.threads,
+        quota=host.quota,
+        env={key: value for key, value in host.rank_env if key in _SHOWN},
+        ranks=tuple(
+            (place.rank, place.local_rank, fold_numbers(place.cpus), place.node)
             for place in host.ranks
-        ],
-    }
+        ),
+    )
 
 
-@dataclass(frozen=True)
-class _Host:
-    name: str
-    nic: str
-    threads: int | None
-    quota: float | None
-    env: dict[str, Line]
-    ranks: tuple[tuple[int, int, str, int | None], ...]
-
-    @property
-    def plan(self) -> HostPlan:
-        return HostPlan(
-            host=self.name,
-            label=self.name,
-            prefix="",
-            nic=self.nic,
-            threads=self.threads,
-            quota=self.quota,
-            ranks=tuple(
-                RankPlace(rank, local_rank, cpus_of(cpus), node=node)
-                for rank, local_rank, cpus, node in self.ranks
-            ),
-            env=(),
-            rank_env=tuple((key, self.env[key]) for key in _SHOWN if key in self.env),
-        )
+def _read_host(shown: ShownHost) -> HostPlan:
+    return HostPlan(
+        host=shown.name,
+        label=shown.name,
+        prefix="",
+        nic=shown.nic,
+        threads=shown.threads,
+        quota=shown.quota,
+        ranks=tuple(
+            RankPlace(rank, local_rank, cpus_of(cpus), node=node)
+            for rank, local_rank, cpus, node in shown.ranks
+        ),
+        env=(),
+        rank_env=tuple((key, shown.env[key]) for key in _SHOWN if key in shown.env),
+    )
 
 
-@dataclass(frozen=True)
-class _Shown:
-    master: tuple[str, int]
-    argv: tuple[Line, ...]
-    hosts: tuple[_Host, ...]
-    mpi: str = ""
-    ddp: bool = False
-    joins: bool = True
-    trains: bool = True
-    tuned: bool = False
-    secret: tuple[str, ...] = ()
-
-
-def read_shown_plan(raw: Any, run_id: str) -> LaunchPlan | None:
+def read_shown_plan(raw: Document | None, run_id: str) -> LaunchPlan | None:
     """Read a plan; None for anything else: the document comes from a host."""
+    shown = read_shown(raw)
+    return plan_of(shown, run_id) if shown else None
+
+
+def read_shown(raw: Document | None) -> ShownPlan | None:
     try:
-        shown = Answer("", raw).read(_Shown)
+        return Answer("", raw).read(ShownPlan)
     except HostFailed:
         return None
-    hosts = tuple(host.plan for host in shown.hosts)
+
+
+def plan_of(shown: ShownPlan, run_id: str) -> LaunchPlan | None:
+    """Return the plan, None if its hosts and ranks do not fit together."""
+    hosts = tuple(map(_read_host, shown.hosts))
     ranks = [place.rank for host in hosts for place in host.ranks]
     names = {host.host for host in hosts}
     if not hosts or sorted(ranks) != list(range(len(ranks))) or len(names) != len(hosts):

@@ -15,6 +15,7 @@ from ipexctl.common.restart_plan import VOTERS, RestartCommon, RestartHost, Rest
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_inputs import HostInputs
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
+from ipexctl.common.shown_plans import ShownPlan
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.run_options import BUCKET, RunOptions
 from ipexctl.local.shipped_tables import rank_module
@@ -67,7 +68,7 @@ class Orders:
             data=list(self.data.get(name, ())),
             modules=self._choose_rank_modules(),
             run=self.compose_hub_order() if host is first else None,
-            restart_plan=self.restart_plans.get(name),
+            restart_plan=self.restart_plans[name].document() if self.restart_plans else None,
             keys=dict(self.keys),
             **_copy_same_options(
                 StartOrder, self.options, "checkpoints", "data", "env", "ranks", "root"
@@ -98,18 +99,15 @@ class Orders:
             grace=INTERRUPT_GRACE,
             address=self.plan.master_addr,
             ports=[ports[0], port_plan.reserved_ports(ports)[0] - 1] if ports else None,
-            shown=self.describe_plan(),
+            shown=self.describe_plan().document(),
             inputs=self.inputs.of_all.document() if self.inputs.of_all else {},
             has_keepers=self.options.kept,
             **_copy_same_options(HubOrder, self.options, "ports"),
         )
 
-    def describe_plan(self) -> dict[str, object]:
+    def describe_plan(self) -> ShownPlan:
         """Return the plan for commands that attach."""
-        return {
-            **shown_plan.shown_plan_document(self.plan),
-            "host_timeout": self.options.host_timeout,
-        }
+        return shown_plan.show_plan(self.plan).replace(host_timeout=self.options.host_timeout)
 
     def describe_host(self, host: HostPlan) -> HostOfRun:
         to = self.reached.get(host.host, Host(host.host))
@@ -220,13 +218,11 @@ def _compose_host_plans(
 
 
 def _compose_restart_common(orders: Orders, resumed: str) -> RestartCommon:
-    shown = orders.describe_plan()
-    same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
     return RestartCommon(
         run_id=orders.run_id,
         about=orders.about,
         of_all=orders.compose_hub_order(),
-        shown={name: shown[name] for name in same},
+        shown=orders.describe_plan().replace(master=("", 0), hosts=()),
         varies=rank_variables.VARIES,
         resume=list(resume_words(orders.options.resume_arg, "{checkpoint}")),
         resumed=resumed,
@@ -248,5 +244,5 @@ def _compose_host_plan(
         address=lead.master_addr,
         port=lead.master_port,
         peer=peer,
-        shown=shown_plan.of_host(host),
+        shown=shown_plan.show_host(host),
     )
