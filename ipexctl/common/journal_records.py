@@ -7,8 +7,6 @@ from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Exit, Fact
 
 if MYPY:
-    from typing import Any
-
     from ipexctl.common.rank_looks import RankLook
 
 
@@ -103,6 +101,6 @@ class PartEnded(JournalRecord):
 
 
 class ResultNoted(JournalRecord):
-    """The result, from a command that watched the run."""
+    """The result, from a command that watched the run: parts of its Verdict."""
 
-    result: "dict[str, Any]"
+    result: "Document"

@@ -1,4 +1,4 @@
-"""What the ranks of a host did for some time (remote/run/last_minute.py)."""
+"""What the ranks of a host did for some time, and samples of it (remote/run/last_minute.py)."""
 
 from ipexctl.common.message import Line, Message
 
@@ -25,3 +25,15 @@ class RankPaces(Message):
     cpu: "float | None" = None  # the share of the host's CPUs that was busy with any program
     ranks: "list[RankPace]" = []
     programs: "list[tuple[Line, float]]" = []  # others and their CPUs; of a run that has ended
+
+
+class HostSample(Message):
+    """A line of the history of a host and its ranks."""
+
+    at: float  # seconds since the run began on the host
+    cpu: "float | None" = None  # the share of its CPUs that was busy
+    used: "float | None" = None  # bytes of memory
+    net: "float | None" = None  # bytes per second
+    # of each rank: CPUs, then so far: bytes sent, and the seconds of `sending`, `waited`, `asleep`,
+    # `disk` and `process` as in RankPace
+    ranks: "dict[int, tuple[float, float, tuple[float | None, ...]]]" = {}

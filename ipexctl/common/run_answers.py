@@ -3,13 +3,11 @@
 from ipexctl.common.attempt_record import FurtherAttempt, KeeperAnswer
 from ipexctl.common.journal_records import WrittenRecord
 from ipexctl.common.message import MYPY, AnyText, Document, Line, Message, Variant
-from ipexctl.common.rank_paces import RankPaces
+from ipexctl.common.rank_paces import HostSample, RankPaces
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_events import Fact
 
 if MYPY:
-    from typing import Any
-
     from ipexctl.common.rank_looks import RankLook
 
 
@@ -23,7 +21,7 @@ class JournalSummary(Message):
     started: int = 0  # ranks that started here
     ok: int = 0  # those of them that succeeded
     over: "Line | None" = None  # why its part ended; None: unknown
-    result: "dict[str, Any] | None" = None  # from the command that watched the run
+    result: "Document | None" = None  # Verdict, from the command that watched the run
     begun: bool = False  # all hosts were ready
     went: float = 0.0  # when the ranks were started, the same on all hosts
     decided: "float | None" = None  # when the first of the facts came
@@ -105,7 +103,7 @@ class RecordAnswer(Message):
 
     began: float  # by the host's clock
     records: "list[WrittenRecord]"
-    samples: "list[dict[str, Any]]" = []  # remote/run/last_minute.py
+    samples: "list[HostSample]" = []
 
 
 class ClaimAnswer(Message):

@@ -7,8 +7,6 @@ from ipexctl.common.exchange_report import ExchangeReport
 from ipexctl.common.message import MYPY, AnyText, Document, Line, Message, Signed, Variant, later
 
 if MYPY:
-    from typing import Any
-
     from ipexctl.common.rank_looks import RankLook
 
 
@@ -42,12 +40,18 @@ class Ready(Event):
     port: int
 
 
+class Placement(Message):
+    """Where a rank runs."""
+
+    cpus: "tuple[int, ...]" = ()  # (): not known
+
+
 class RankStarted(Event):
     """A rank's process has begun."""
 
     rank: int
     started: int  # its process
-    where: "Any" = None  # its CPUs and memory
+    where: "Placement | None" = None
 
 
 class Usage(Message):

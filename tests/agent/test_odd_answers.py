@@ -42,6 +42,7 @@ from ipexctl.common.run_events import (
     Exchanged,
     Exit,
     LogPart,
+    Placement,
     ProgramEnded,
     RankExited,
     RankStarted,
@@ -255,7 +256,7 @@ DURING_A_RUN: list[dict[str, Any]] = [
         event_document(event, "h")
         for event in (
             RankExited(0, Exit(1, usage=Usage(1.0, 2.0, 3), hints=("oom",)), "tail"),
-            RankStarted(0, 7, {"cpus": [1]}),
+            RankStarted(0, 7, Placement((1,))),
             Sample(0.5, 1, 2, 3.0, {0: 1.0}, {0: 1.0}, {0: "importing torch"}),
             Exchanged(EXCHANGED),
             LogPart("mpirun", end=True),

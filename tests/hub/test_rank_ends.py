@@ -41,7 +41,7 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
     with ours:
         me = os.getpid()
         hello = {"hello": "rank", "rank": 0, "local": 0, "pid": me}
-        for message in (hello, {"started": True, "pid": me, "wrapper": me}, *last):
+        for message in (hello, {"started": True, "pid": me, "wrapper": me, "where": {}}, *last):
             rank_wrapper.send_message(ours, message)
         ours.shutdown(socket.SHUT_WR)
         supervisor.ranks.serve_connection(theirs)

@@ -6,9 +6,10 @@ from dataclasses import fields
 from typing import Any
 
 from ipexctl.common.journal_records import InputsNoted, PartEnded, WrittenRecord
+from ipexctl.common.rank_paces import HostSample
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import RecordAnswer
-from ipexctl.common.run_events import Begun, Event, Exit, RankExited, RankStarted
+from ipexctl.common.run_events import Begun, Event, Exit, Placement, RankExited, RankStarted
 from ipexctl.report.comparison.recorded_inputs import RunRecord
 from ipexctl.report.comparison.run_difference import Difference, RunComparison
 from ipexctl.report.material import host_record
@@ -89,7 +90,7 @@ def record(
     records = written(noted_inputs, noted(Begun(plan(hosts, ppn))))
     name = names(hosts)
     for rank in range(hosts * ppn):
-        where = {"cpus": list(range((rank % ppn) * 4, (rank % ppn) * 4 + 4))}
+        where = Placement(tuple(range((rank % ppn) * 4, (rank % ppn) * 4 + 4)))
         started = RankStarted(rank, 100 + rank, where)
         records += written(noted(started, name[rank // ppn]), at=0.5)
     records += [WrittenRecord(noted(event), at) for at, event in facts]
@@ -98,10 +99,9 @@ def record(
         records += written(noted(end, name[rank // ppn]), at=seconds - 0.5)
     records += written(PartEnded("ended", 0), at=seconds) if ended else []
     samples = [
-        {
-            "at": at, "cpu": 0.7, "used": 3e9, "net": 2e6,
-            "ranks": {str(r): [busy, int(1e6 * at), 0.1 * at] for r in own},
-        }
+        HostSample(
+            at, 0.7, 3e9, 2e6, {r: (busy, int(1e6 * at), (0.1 * at,)) for r in own}
+        )
         for at in (EVERY * n for n in range(1, int(seconds / EVERY)))
     ]  # fmt: skip
     return host_record.read_host_record(name[host], RecordAnswer(began, records, samples))

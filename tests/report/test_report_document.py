@@ -14,7 +14,7 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.common.attempt_record import KeeperAnswer
 from ipexctl.common.journal_records import InputsNoted, JournalRecord, PartEnded
 from ipexctl.common.run_answers import RecordAnswer
-from ipexctl.common.run_events import Moving, RankStarted, Stalled
+from ipexctl.common.run_events import Moving, Placement, RankStarted, Stalled
 from ipexctl.common.run_inputs import RunInputs
 from ipexctl.report import run_report
 from ipexctl.report.comparison.run_difference import Difference
@@ -296,6 +296,7 @@ def odd_fact(event: Any, **more: Any) -> dict[str, Any]:
     "raw",
     [
         {"began": float("nan")}, {"records": 3}, {"samples": [1]},
+        {"samples": [{"at": 1, "cpu": -3}]}, {"samples": [{"at": 1, "ranks": {"x": [1, 2, []]}}]},
         {"records": [3, {}, {"record": 3}, {"record": {}, "at": 1.0}]},
         {"records": [{"record": {"kind": "PartEnded", "why": "x", "survivors": "0"}, "at": 1.0}]},
         {"records": [{"record": PartEnded("x", 0).document(), "at": "x"}]},
@@ -313,20 +314,18 @@ def test_odd_words_of_a_host(raw):
         Answer("n", {"began": 0.0, "records": [], **raw}).read(RecordAnswer)
 
 
-def test_odd_samples_and_facts_are_left_out():
+def test_odd_inputs_are_left_out():
     sockets = [[0, None, [["x"], [1, True]]], 5]
     records = written(
         InputsNoted({"sockets": sockets, "variables": {"A": 1}, "reasons": 5}),
-        noted(RankStarted(0, 100, where=[0])),
-        noted(RankStarted(1, 101, where={"cpus": [1, -1]})),
+        noted(RankStarted(0, 100, where=Placement())),
+        noted(RankStarted(1, 101, where=Placement((1,)))),
     )
-    samples = [{"at": 1, "cpu": -3, "ranks": {"x": [1], "0": ["a"], "1": [1.5]}}]
-    found = host_record.read_host_record("n", RecordAnswer(0.0, records, samples))
+    found = host_record.read_host_record("n", RecordAnswer(0.0, records))
     assert found.inputs
     assert found.inputs.sockets == ((0, None, ((1,),)),)
-    assert found.inputs.variables == {} and found.places == ((0, ()), (1, (1,)))
+    assert found.inputs.variables == {} and found.places == ((1, (1,)),)
     assert found.starts == ((0, 0.0), (1, 0.0)) and found.ends == ()
-    assert [r.rank for r in found.samples[0].ranks] == [1] and found.samples[0].cpu is None
 
 
 def test_curves():

@@ -14,6 +14,7 @@ from ipexctl.common.journal_records import (
     RunBegan,
     WrittenRecord,
 )
+from ipexctl.common.rank_paces import HostSample
 from ipexctl.common.run_about import RunAbout
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Sample
@@ -71,5 +72,5 @@ def test_a_disk_that_is_full_ends_the_samples_and_nothing_else(tmp_path: Path):
 
 
 def test_many_samples_are_thinned():
-    rows = [{"ranks": {str(n): [1, 2, 3] for n in range(64)}} for _ in range(2000)]
+    rows = [HostSample(0.0, ranks=dict.fromkeys(range(64), (1, 2, ())))] * 2000
     assert 300 < len(run_list.thin_samples(rows)) < 400

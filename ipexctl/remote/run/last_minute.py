@@ -6,7 +6,7 @@ import os
 import time
 
 from ipexctl.common.processes import find_descendants, process_times, with_ancestors
-from ipexctl.common.rank_paces import RankPace, RankPaces
+from ipexctl.common.rank_paces import HostSample, RankPace, RankPaces
 from ipexctl.remote.hang import process_state
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
@@ -76,20 +76,20 @@ class Pace:
         return list(seconds)
 
     def keep(self, sample: "Sample") -> None:
-        """Write the sample to the history, after `add`: {at, cpu, used, net, ranks: {rank: [CPUs,
-        bytes sent so far, seconds that took, without a CPU, and of each idle wait]}}."""
+        """Write the sample to the history, after `add`."""
         rows = {str(rank): row for rank, row in self.samples[-1][1].items()}
         unknown = (0.0, 0.0, None, None, [])  # type: Row
-        ranks = {}  # type: dict[int, list[Any]]
+        ranks = {}
         for rank, cpus in sample.ranks.items():
             _, _, sent, waited, idle = rows.get(str(rank), unknown)
-            counts = (sent or [0, 0.0]) + [waited] + idle
-            ranks[rank] = [round(cpus, 2)] + [round_number(count) for count in counts]
+            sent_bytes, sending = sent or [0, 0.0]
+            seconds = tuple(round_number(count) for count in [sending, waited] + idle)
+            ranks[rank] = round(cpus, 2), round_number(sent_bytes) or 0, seconds
         row = {name: round_number(getattr(sample, name)) for name in ("cpu", "used", "net")}
         try:
             if self.history:
-                seconds = round(time.monotonic() - self.began, 1)
-                self.history.add(dict(row, at=seconds, ranks=ranks))
+                at = round(time.monotonic() - self.began, 1)
+                self.history.add(HostSample(at, ranks=ranks, **row).document())
         except OSError:
             self.history = None  # a full disk, say
 

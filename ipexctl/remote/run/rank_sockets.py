@@ -124,7 +124,7 @@ class Ranks:
                 pid = message["pid"]
                 self.supervisor.sampler.add(number, pid, message["wrapper"])
                 self.supervisor.traffic.add(number, pid, message["wrapper"])
-                placement = message.get("where")
+                placement = run_events.Placement.read(message["where"])
                 self.supervisor.note(OwnRankStarted(number))
                 self.supervisor.report(run_events.RankStarted(number, pid, placement))
             elif "ended" in message:

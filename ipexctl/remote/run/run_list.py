@@ -32,6 +32,7 @@ from ipexctl.common.journal_records import (
     RunBegan,
     WrittenRecord,
 )
+from ipexctl.common.rank_paces import HostSample
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.common.run_answers import (
     AttemptSummary,
@@ -285,9 +286,20 @@ def op_record(call: "Call", root: str, known_as: str, run_id: str) -> RecordAnsw
     kept = [written for written in records if not isinstance(written.record, LEFT_OUT)]
     if len(kept) > MOST_RECORDS:
         kept = kept[: MOST_RECORDS // 2] + kept[-MOST_RECORDS // 2 :]
-    samples = journal.read_lines(journal.samples_path(folder, known_as))
+    samples = thin_samples(read_samples(journal.samples_path(folder, known_as)))
     shortened = [shorten_record(written) for written in kept]
-    return RecordAnswer(when_began(records) or 0.0, shortened, thin_samples(samples))
+    return RecordAnswer(when_began(records) or 0.0, shortened, samples)
+
+
+def read_samples(path: str) -> "list[HostSample]":
+    """Return the samples in a history, without lines that are not as declared."""
+    samples = []
+    for line in journal.read_lines(path):
+        try:
+            samples.append(HostSample.read(line))
+        except TypeError:
+            continue
+    return samples
 
 
 def shorten_record(written: WrittenRecord) -> WrittenRecord:
@@ -306,8 +318,8 @@ def shorten_tail(fact: "Fact", characters: int) -> "Fact":
     return fact.replace(event=event.replace(tail=tail))
 
 
-def thin_samples(samples: "list[Record]") -> "list[Record]":
-    values = sum(5 + 4 * len(row["ranks"]) for row in samples)
+def thin_samples(samples: "list[HostSample]") -> "list[HostSample]":
+    values = sum(5 + 4 * len(sample.ranks) for sample in samples)
     step = -(-values // MOST_VALUES)
     return samples[::step] if step > 1 else samples
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any, TypeVar
 
-from ipexctl.base.host_answer import read_record, read_rows
-from ipexctl.base.values import by, counts_of, int_of, number_or_none, plain
+from ipexctl.base.host_answer import read_record
+from ipexctl.base.values import plain
 from ipexctl.common.journal_records import (
     FactNoted,
     InputsNoted,
@@ -15,7 +14,7 @@ from ipexctl.common.journal_records import (
     PartEnded,
 )
 from ipexctl.common.message import Document
-from ipexctl.common.rank_paces import RankPace
+from ipexctl.common.rank_paces import HostSample, RankPace
 from ipexctl.common.run_answers import RecordAnswer
 from ipexctl.common.run_events import Begun, Event, Moving, RankExited, RankStarted, Stalled
 from ipexctl.common.run_inputs import HostInputs, RunInputs
@@ -33,9 +32,9 @@ class RankSample:
     """`sent`: bytes sent to other hosts so far, and the seconds that took, if they are known; the
     others are seconds so far, as in RankPace."""
 
-    rank: int = field(metadata=by(int_of, needed=True))
-    cpus: float = field(metadata=by(number_or_none, needed=True))
-    sent: float = field(default=0.0, metadata=by(number_or_none))
+    rank: int
+    cpus: float
+    sent: float = 0.0
     sending: float | None = None
     waited: float | None = None
     asleep: float | None = None
@@ -47,7 +46,7 @@ class RankSample:
 class RecordedSample:
     """`at`: seconds since the run began on the host."""
 
-    at: float = field(metadata=by(number_or_none, needed=True))
+    at: float
     cpu: float | None = None  # share of the host's CPUs
     used: float | None = None  # bytes of memory
     net: float | None = None  # bytes per second
@@ -102,7 +101,7 @@ def read_host_record(host: str, answer: RecordAnswer) -> HostRecord:
     starts = [(at, event) for at, event in facts if isinstance(event, RankStarted)]
     exits = [(at, event) for at, event in facts if isinstance(event, RankExited)]
     ends_at = [written.at for written in records if isinstance(written.record, PartEnded)]
-    samples = read_rows(RecordedSample, answer.samples)
+    samples = tuple(map(_read_sample, answer.samples))
     times = [*(written.at for written in records), *(sample.at for sample in samples)]
     paces = (record.whole for record in own if isinstance(record, PaceNoted))
     return HostRecord(
@@ -115,13 +114,25 @@ def read_host_record(host: str, answer: RecordAnswer) -> HostRecord:
         starts=tuple((event.rank, at) for at, event in starts),
         ends=tuple((event.rank, at) for at, event in exits),
         used=tuple((e.rank, e.ended.usage.cpu) for _, e in exits if e.ended.usage),
-        places=tuple((event.rank, _read_cpus(event.where)) for _, event in starts if event.where),
+        places=tuple(
+            (event.rank, event.where.cpus)
+            for _, event in starts
+            if event.where and event.where.cpus
+        ),
         stalls=tuple(_read_stalls(facts)),
         tails=tuple((event.rank, plain_lines(event.tail)) for _, event in exits if event.tail),
         over=ends_at[-1] if ends_at else None,
         seen=max(times, default=0.0),
         samples=samples,
     )
+
+
+def _read_sample(sample: HostSample) -> RecordedSample:
+    ranks = tuple(
+        RankSample(rank, cpus, sent, *seconds[:5])
+        for rank, (cpus, sent, seconds) in sample.ranks.items()
+    )
+    return RecordedSample(sample.at, sample.cpu, sample.used, sample.net, ranks)
 
 
 def plain_lines(text: Any) -> str:
@@ -167,10 +178,6 @@ def _rank_pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | No
     if rates["sending"] is not None:
         rates["sending"] = min(1.0, rates["sending"])
     return RankPace(rank, seconds, cpus, max(0.0, end.sent - begin.sent) / seconds, **rates)
-
-
-def _read_cpus(where: Any) -> tuple[int, ...]:
-    return counts_of(where.get("cpus")) if isinstance(where, dict) else ()
 
 
 def _read_stalls(facts: Iterable[tuple[float, Event]]) -> Iterable[tuple[float, Any]]:
