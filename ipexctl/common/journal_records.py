@@ -10,7 +10,7 @@ if MYPY:
     from ipexctl.common.rank_looks import RankLook
 
 
-RUN_FORMAT = 2  # of journals, and of what a supervisor is asked and says: another one is named
+RUN_FORMAT = 3  # of journals, and of what a supervisor is asked and says: another one is named
 
 
 class JournalRecord(Variant):

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.common.run_events import RankExited
+from ipexctl.common.run_events import Placement, RankExited
+from ipexctl.common.wrapper_messages import RankAsks, ScriptEnded, ScriptStarted
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import notifier, rank_sockets, run_list
 from ipexctl.remote.run.supervisor import Supervisor
@@ -19,9 +20,7 @@ from ipexctl.remote.run_files import journal
 from tests.hub.test_judge import run
 from tests.made import rank_order, start_order
 
-FAILED = {"code": 1, "signal": None, "usage": None}
-KILLED = {"code": None, "signal": 9, "usage": None}
-DONE = {"code": 0, "signal": None, "usage": None}
+FAILED, KILLED, DONE = (1, None), (None, 9), (0, None)  # code and signal
 
 
 @pytest.fixture
@@ -34,15 +33,15 @@ def supervisor(tmp_path: Path) -> Supervisor:
     return made
 
 
-def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+def ends(supervisor: Supervisor, *last: ScriptEnded) -> tuple[Any, list[dict[str, Any]]]:
     """The first failure in the journal, and the ends that the hub is told, when the rank's wrapper
     says this and goes."""
     ours, theirs = socket.socketpair()
     with ours:
         me = os.getpid()
-        hello = {"hello": "rank", "rank": 0, "local": 0, "pid": me}
-        for message in (hello, {"started": True, "pid": me, "wrapper": me, "where": {}}, *last):
-            rank_wrapper.send_message(ours, message)
+        began = ScriptStarted(me, me, Placement())
+        for message in (RankAsks(0, 0), began, *last):
+            rank_wrapper.send_message(ours, message.document())
         ours.shutdown(socket.SHUT_WR)
         supervisor.ranks.serve_connection(theirs)
     told = []
@@ -59,26 +58,26 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
 
 @pytest.mark.parametrize("how", [FAILED, KILLED])
 def test_a_rank_that_failed_before_the_end_is_reported_also_after_it(
-    supervisor: Supervisor, how: dict[str, Any]
+    supervisor: Supervisor, how: tuple[int | None, int | None]
 ) -> None:
-    message = {"ended": True, "at": time.monotonic(), **how}
+    message = ScriptEnded(time.monotonic(), *how)
     supervisor.stop("ended")
     failed, told = ends(supervisor, message)
     assert failed == [(0, told[0])]
-    assert told[0].get("signal") == how["signal"]
+    assert told[0].get("signal") == how[1]
 
 
 @pytest.mark.parametrize("how", [FAILED, KILLED])
 def test_a_rank_that_ends_by_the_end_of_the_run_has_not_failed(
-    supervisor: Supervisor, how: dict[str, Any]
+    supervisor: Supervisor, how: tuple[int | None, int | None]
 ) -> None:
     supervisor.stop("ended")
-    assert ends(supervisor, {"ended": True, "at": time.monotonic(), **how}) == ([], [])
+    assert ends(supervisor, ScriptEnded(time.monotonic(), *how)) == ([], [])
 
 
 def test_a_rank_that_is_done_meanwhile_is_done(supervisor: Supervisor) -> None:
     supervisor.stop("ended")
-    failed, told = ends(supervisor, {"ended": True, "at": time.monotonic(), **DONE})
+    failed, told = ends(supervisor, ScriptEnded(time.monotonic(), *DONE))
     assert (failed, [how["code"] for how in told]) == ([], [0])
 
 

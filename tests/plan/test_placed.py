@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from ipexctl.common.wrapper_messages import ScriptOrder
 from ipexctl.remote.rank import rank_wrapper
 
 
@@ -28,11 +29,9 @@ def test_the_script_is_on_the_cpus_that_its_wrapper_tells_of(tmp_path, monkeypat
 
 
 def test_a_script_that_cannot_start_says_so_in_its_log(tmp_path):
-    orders = {
-        "argv": ["/no/such/python"], "log": str(tmp_path / "log"), "cwd": str(tmp_path),
-        "cpus": [], "umask": None, "env": {},
-    }  # fmt: skip
-    pid, where = rank_wrapper.start_script(orders)
+    log, cwd = str(tmp_path / "log"), str(tmp_path)
+    order = ScriptOrder({}, ["/no/such/python"], cwd, log, cpus=[], node=None, umask=None)
+    pid, where = rank_wrapper.start_script(order.document())
     assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 127
     assert "cannot start /no/such/python" in (tmp_path / "log").read_text()
     assert where["cpus"]

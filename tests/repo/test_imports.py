@@ -31,7 +31,7 @@ PURE = tuple(
     common.run_answers common.run_events common.run_inputs common.run_orders
     common.secret_names common.shown_plans common.sizes
     common.speed_answers common.supervisor_messages common.supervisor_state
-    common.watch_orders
+    common.watch_orders common.wrapper_messages
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall
     remote.restart.attempt_orders
     remote.restart.leader remote.restart.record remote.restart.restart_policy

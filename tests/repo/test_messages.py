@@ -48,6 +48,7 @@ from ipexctl.common import (
     supervisor_messages,
     supervisor_state,
     watch_orders,
+    wrapper_messages,
 )
 from ipexctl.common.message import PLAIN, Message, Variant, kinds, reader_of, split_outside_brackets
 from ipexctl.errors import HostFailed
@@ -68,7 +69,7 @@ MODULES = (
     control_questions, blob_answers, port_answers, env_answers, install_answers,
     folder_answers, removal_answers, boot_answers, play_messages, reach_answers, speed_answers,
     run_about, rank_paces, rank_looks, supervisor_state,
-    run_inputs, shown_plans,
+    run_inputs, shown_plans, wrapper_messages,
 )  # fmt: skip
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Variant in kind.__bases__]
@@ -176,6 +177,26 @@ def made(
     names = [name for name in kind._names if is_needed(name)]
     within |= {kind.__name__}
     return kind(**{name: sample(kind._types[name], within) for name in names})
+
+
+def test_the_wrapper_of_a_rank_makes_and_reads_what_is_declared() -> None:
+    """It has no time to import the declarations."""
+    path = ROOT / "ipexctl/remote/rank/rank_wrapper.py"
+    nodes = [*ast.walk(ast.parse(path.read_text("utf-8")))]
+    named = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    made_here = {}
+    for node in nodes:
+        keys = [getattr(k, "value", "") for k in node.keys] if isinstance(node, ast.Dict) else []
+        if isinstance(node, ast.Dict) and "kind" in keys:
+            made_here[ast.literal_eval(node.values[keys.index("kind")])] = {*keys} - {"kind"}
+    said, heard = (wrapper_messages.WrapperMessage, wrapper_messages.WrapperOrder)
+    assert made_here == {name: kind._fields for name, kind in said.variants.items()}
+    fields = {name for kind in heard.variants.values() for name in kind._fields}
+    assert fields <= named and named & {*heard.variants} == {
+        "AskRefused",
+        "EndNoted",
+        "SignalScript",
+    }
 
 
 def of_variants(test: Callable[..., None]) -> Callable[..., None]:

@@ -24,7 +24,7 @@ if MYPY:
     from collections.abc import Mapping
     from typing import Any
 
-    Message = dict[str, Any]
+    Message = dict[str, Any]  # a document of common/wrapper_messages.py
     Exit = tuple[int | None, int | None]  # exit code, or signal
     Processes = dict[int, tuple[str, int]]  # by pid: state, parent
 
@@ -51,9 +51,11 @@ def request_launch(argv: "list[str]") -> int:
     That supervisor, the hub, passes it to the supervisor of HOST. No SSH connects the hosts,
     so there are no keys, no host keys and no prompts.
     """
-    _, reader = greet_supervisor({"hello": LAUNCH, "argv": argv})
-    message = reader.next() or {"exit": 255}  # the supervisor has ended
-    if "refused" in message:
+    _, reader = greet_supervisor({"kind": "LaunchAsks", "argv": argv})
+    message = reader.next()
+    if message is None:  # the supervisor has ended
+        return 255
+    if message["kind"] == "AskRefused":
         sys.stderr.write("ipexctl: %s\n" % message["refused"])
         return 255
     return int(message["exit"])
@@ -61,10 +63,10 @@ def request_launch(argv: "list[str]") -> int:
 
 def main(rank: "int | None", local_rank: "int | None") -> int:
     """Run one rank: get its orders, supervise the script, report its end; return the exit code."""
-    link, reader = greet_supervisor({"hello": "rank", "rank": rank, "local": local_rank})
+    link, reader = greet_supervisor({"kind": "RankAsks", "rank": rank, "local": local_rank})
     orders = reader.next()
-    if orders is None or "refused" in orders:
-        why = (orders or {}).get("refused", "the supervisor has ended")
+    if orders is None or orders["kind"] == "AskRefused":
+        why = orders["refused"] if orders else "the supervisor has ended"
         sys.stderr.write("ipexctl rank: %s\n" % why)
         return 125
     set_subreaper()
@@ -74,12 +76,13 @@ def main(rank: "int | None", local_rank: "int | None") -> int:
     usage = usage_since(start)
     kill_all("", os.getpid())
     try:
-        send_message(link, {"ended": True, "at": end, "code": code, "signal": sign, "usage": usage})
+        ended = {"kind": "ScriptEnded", "at": end, "code": code, "signal": sign, "usage": usage}
+        send_message(link, ended)
         # when this process exits, MPI ends all ranks: wait until the first failure is recorded
-        reply = {}  # type: Message
-        while "noted" not in reply:
-            reply = reader.next() or {"noted": "the supervisor has ended"}
-        if reply.get("ok"):
+        reply = reader.next()
+        while reply is not None and reply["kind"] != "EndNoted":
+            reply = reader.next()
+        if reply is not None:
             return 0  # if Python aborted after the script was done, MPI must not end the others
     except OSError:
         pass
@@ -142,7 +145,8 @@ def supervise_script(orders: "Message", reader: "Messages", link: "socket.socket
     pid, placement = start_script(orders)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda n, _: signal_group(pid, n))
-    send_message(link, {"started": True, "pid": pid, "wrapper": os.getpid(), "where": placement})
+    started = {"kind": "ScriptStarted", "pid": pid, "wrapper": os.getpid(), "where": placement}
+    send_message(link, started)
     watched = [wake_out, link]  # type: list[int | socket.socket]
     while True:
         exit_state = reap_children(pid)
@@ -164,7 +168,7 @@ def forward_signals(reader: "Messages", pid: int) -> bool:
         message = reader.next()
         if message is None:
             return False
-        if "signal" in message:
+        if message["kind"] == "SignalScript":
             signal_group(pid, message["signal"])
         if not reader.whole():
             return True
@@ -195,9 +199,9 @@ def start_script(orders: "Message") -> "tuple[int, Message]":
         if orders["umask"] is not None:
             os.umask(orders["umask"])
         die_first_of_memory()
-        if orders.get("cpus"):
+        if orders["cpus"]:
             pin_to_cpus(orders["cpus"])
-        prefer_memory(orders.get("node"))
+        prefer_memory(orders["node"])
         os.write(write_end, marshal.dumps({"cpus": sorted(os.sched_getaffinity(0))}, 2))
         os.execve(orders["argv"][0], orders["argv"], rank_environment(orders))
     except BaseException as e:

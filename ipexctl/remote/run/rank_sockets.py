@@ -9,6 +9,17 @@ import time
 from ipexctl.common import run_events
 from ipexctl.common.journal_records import OwnRankEnded, OwnRankStarted
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.wrapper_messages import (
+    AskRefused,
+    LaunchAsks,
+    RankAsks,
+    ScriptEnded,
+    ScriptOrder,
+    ScriptStarted,
+    SignalScript,
+    WrapperMessage,
+    WrapperOrder,
+)
 from ipexctl.remote import own_process
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -18,11 +29,7 @@ from ipexctl.remote.run_files import run_folders
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from typing import Any
-
     from ipexctl.remote.run.supervisor import Supervisor
-
-    Message = dict[str, Any]
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 # only for ranks, as a proxy's address can hold a password: mpirun's environment may travel
@@ -67,30 +74,30 @@ class Ranks:
 
     def serve_connection(self, link: "socket.socket") -> None:
         reader = rank_wrapper.Messages(link)
-        hello = reader.next() or {}
-        if hello.get("hello") == "rank":
-            self.serve_rank(link, reader, hello)
-        elif hello.get("hello") == rank_wrapper.LAUNCH:
-            self.serve_launch(link, reader, hello)
+        first = next_message(reader)
+        if isinstance(first, RankAsks):
+            self.serve_rank(link, reader, first)
+        elif isinstance(first, LaunchAsks):
+            self.serve_launch(link, reader, first)
         link.close()
 
     def serve_rank(
-        self, link: "socket.socket", reader: "rank_wrapper.Messages", hello: "Message"
+        self, link: "socket.socket", reader: "rank_wrapper.Messages", asks: RankAsks
     ) -> None:
         """Serve a rank's wrapper from its first message to its end: orders, log, exit code."""
-        number = hello["rank"]
-        orders = self.make_rank_orders(link, number, hello["local"])
-        if "refused" not in orders:
+        number = -1 if asks.rank is None else asks.rank
+        order = self.make_script_order(link, asks)
+        if isinstance(order, ScriptOrder):
             try:
-                self.supervisor.begin_log(number, orders["log"])
+                self.supervisor.begin_log(number, order.log)
             except OSError as e:
-                orders = {"refused": "cannot make the log of rank %s: %s" % (number, e)}
-        if "refused" in orders:
-            self.supervisor.report(run_events.RankRefused(orders["refused"]))
-            send_if_connected(link, orders)
+                order = AskRefused("cannot make the log of rank %s: %s" % (number, e))
+        if isinstance(order, AskRefused):
+            self.supervisor.report(run_events.RankRefused(order.refused))
+            send_if_connected(link, order)
             return
         self.running.add(number)
-        send_if_connected(link, orders)
+        send_if_connected(link, order)
         exit_state, pid, end_time = self.wait_for_end(number, reader)
         if not exit_state.lost:
             self.supervisor.end_log(number)
@@ -114,22 +121,22 @@ class Ranks:
         """Wait for a rank's end. Return how it ended, its process, and when it ended."""
         pid = None
         while True:
-            message = reader.next()
+            message = next_message(reader)
             if message is None:  # the wrapper was killed: it reported no end
                 end_time = time.monotonic()
                 self.forget(number)
                 time.sleep(HESITATION)  # if MPI's end killed it, that is reported first
                 return run_events.Exit(None, lost=True), pid, end_time
-            if "started" in message:
-                pid = message["pid"]
-                self.supervisor.sampler.add(number, pid, message["wrapper"])
-                self.supervisor.traffic.add(number, pid, message["wrapper"])
-                placement = run_events.Placement.read(message["where"])
+            if isinstance(message, ScriptStarted):
+                pid = message.pid
+                self.supervisor.sampler.add(number, pid, message.wrapper)
+                self.supervisor.traffic.add(number, pid, message.wrapper)
                 self.supervisor.note(OwnRankStarted(number))
-                self.supervisor.report(run_events.RankStarted(number, pid, placement))
-            elif "ended" in message:
+                self.supervisor.report(run_events.RankStarted(number, pid, message.where))
+            elif isinstance(message, ScriptEnded):
                 self.forget(number)
-                return run_events.Exit.read(message), pid, message["at"]
+                end = run_events.Exit(message.code, message.signal, usage=message.usage)
+                return end, pid, message.at
 
     def exit_code(self, pid: int) -> "int | None":
         """Return the code with which the script ended, if Python crashed only afterwards."""
@@ -155,21 +162,22 @@ class Ranks:
             pass
         return hints
 
-    def make_rank_orders(
-        self, link: "socket.socket", number: int, local: "int | None"
-    ) -> "Message":
-        """Return what a wrapper needs to start its rank, or {refused: why} if it is not planned."""
+    def make_script_order(
+        self, link: "socket.socket", asks: RankAsks
+    ) -> "ScriptOrder | AskRefused":
+        """Return what a wrapper needs to start its rank, or why that is not planned."""
         ranks = {rank.rank: rank for rank in self.plan.ranks}
+        number, local = asks.rank, asks.local
         if number not in ranks:
-            refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(ranks))
-            return {"refused": refused}
+            planned = sorted(ranks)
+            return AskRefused("mpirun started rank %s here, the plan has %s" % (number, planned))
         place = ranks[number]
         if local is not None and local != place.local_rank:
-            refused = "rank %d is local rank %d here, not %d" % (number, local, place.local_rank)
-            return {"refused": refused}
+            ranks_here = number, local, place.local_rank
+            return AskRefused("rank %d is local rank %d here, not %d" % ranks_here)
         with self.lock:
             if number in self.links:
-                return {"refused": "rank %d is here twice" % number}
+                return AskRefused("rank %d is here twice" % number)
             self.links[number] = link
         env = own_variables(KEPT_OF_RANKS)
         error_file = os.path.join(self.supervisor.logs, "rank%05d.error.json" % number)
@@ -182,37 +190,36 @@ class Ranks:
             env["IPEXCTL_RANK"] = str(number)  # a launcher in the rank may set RANK itself
             env["PYTHONPATH"] = os.pathsep.join([self.supervisor.programs.site()] + own_path)
         log = run_folders.log_of(self.supervisor.dir, number)
-        return {
-            "env": env,
-            "argv": place.argv,
-            "cwd": self.plan.cwd,
-            "log": log,
-            "cpus": place.cpus,
-            "node": place.node,
-            "umask": own_process.account_umask,
-        }
+        umask = own_process.account_umask
+        return ScriptOrder(env, place.argv, self.plan.cwd, log, place.cpus, place.node, umask)
 
     def signal(self, number: int) -> None:
         with self.lock:
             links = list(self.links.values())
         for link in links:
-            send_if_connected(link, {"signal": number})
+            send_if_connected(link, SignalScript(number))
 
     def serve_launch(
-        self, link: "socket.socket", reader: "rank_wrapper.Messages", hello: "Message"
+        self, link: "socket.socket", reader: "rank_wrapper.Messages", asks: LaunchAsks
     ) -> None:
         """Serve mpirun, which wants COMMAND run on HOST: only the hub can arrange that."""
         with self.lock:
             key = len(self.launches) + 1
             self.launches[key] = link
-        self.supervisor.report(run_events.Launch(key, hello["argv"]))
+        self.supervisor.report(run_events.Launch(key, asks.argv))
         reader.next()  # returns when the program is gone, whether it ended or was killed
         self.supervisor.report(run_events.Unlaunch(key))
 
 
-def send_if_connected(link: "socket.socket | None", message: "Message") -> None:
+def next_message(reader: "rank_wrapper.Messages") -> "WrapperMessage | None":
+    """Return the next message of a wrapper, or None if it has closed the connection."""
+    document = reader.next()
+    return None if document is None else WrapperMessage.read(document)
+
+
+def send_if_connected(link: "socket.socket | None", message: WrapperOrder) -> None:
     if link is not None:
         try:
-            rank_wrapper.send_message(link, message)
+            rank_wrapper.send_message(link, message.document())
         except OSError:
             pass  # it has ended on its own

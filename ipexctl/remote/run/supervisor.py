@@ -39,6 +39,7 @@ from ipexctl.common.supervisor_messages import (
     SupervisorDone,
 )
 from ipexctl.common.supervisor_state import SupervisorState
+from ipexctl.common.wrapper_messages import AskRefused, EndNoted, LaunchDone
 from ipexctl.remote import root_folder
 from ipexctl.remote.checkpoints import copy_link
 from ipexctl.remote.failure import Failure
@@ -221,9 +222,7 @@ class Supervisor:
         elif isinstance(order, hub_orders.Kill):
             self.programs.kill(order.program)
         elif isinstance(order, hub_orders.RankNoted):
-            rank_sockets.send_if_connected(
-                self.ranks.links.get(order.rank), {"noted": True, "ok": True}
-            )
+            rank_sockets.send_if_connected(self.ranks.links.get(order.rank), EndNoted())
         elif isinstance(order, hub_orders.SignalRanks):
             self.note(RanksSignalled(order.why))
             self.ranks.signal(order.signal)
@@ -234,10 +233,11 @@ class Supervisor:
         elif isinstance(order, hub_orders.Note):
             self.note_facts(order.facts)
         elif isinstance(order, hub_orders.LaunchEnded):
-            rank_sockets.send_if_connected(self.ranks.launches.get(order.key), {"exit": order.code})
+            launch = self.ranks.launches.get(order.key)
+            rank_sockets.send_if_connected(launch, LaunchDone(order.code))
         elif isinstance(order, hub_orders.LaunchRefused):
             rank_sockets.send_if_connected(
-                self.ranks.launches.get(order.key), {"refused": order.why}
+                self.ranks.launches.get(order.key), AskRefused(order.why)
             )
 
     def note(self, record: JournalRecord, sync: bool = False, last: bool = False) -> None:
