@@ -200,7 +200,7 @@ def test_an_attempt_that_cannot_read_its_checkpoint_tries_the_one_before_then_th
     run = begun_from_checkpoints(40, 80)
     run.told.host_plans["a"].asked.checkpoints = ["out/c-*"]
     line = fails_from(run, CANNOT_READ, 5.0, 200.0)
-    assert (line.attempt, line.checkpoint, line.order) == (3, "out/c-40", [1, 40])
+    assert (line.attempt, line.checkpoint, line.version) == (3, "out/c-40", [1, 40])
     (skipped,) = line.skipped
     assert skipped.startswith("out/c-80: rank 1 on b: FileNotFoundError")
     run.begins("abc")
