@@ -60,6 +60,8 @@ class RunRow(Message):
     kept: bool = False  # that is alive
     last: "tuple[int, Line] | None" = None  # the last line of the lowest rank that started here
     recent: "list[Line]" = []  # its last lines that have a number
+    # the same of a lower rank on another host, from the journal: its log may be gone there
+    told: "tuple[int, list[Line]] | None" = None
     bytes: "int | None" = None  # on the disk
     unreadable: bool = False  # no record of it could be read
     waited: bool = False  # it was queued (--queue)

@@ -123,3 +123,14 @@ def test_files_that_were_removed_from_one_host_are_named_and_merged_files_are_no
         assert runner.lab.run_in(host, runs).returncode == 0
         assert fetched("--merge")[:2] == (1, files)
     assert fetched()[:2] == (1, 1)  # what rank 0 wrote is gone
+
+
+def test_the_last_step_is_known_though_the_host_that_printed_it_was_pruned(runner, tmp_path):
+    text = "import os\nif os.environ['RANK'] == '0':\n    print('step 7 loss 0.25')\n"
+    run, _ = runner.train("-n", "3", str(runner.script(text)))
+    before = listed(runner, tmp_path / "two", run.run_id)
+    gone = second(runner, tmp_path / "two", "rm", run.run_id, "-y", "-l", "node01")
+    assert gone.returncode == 0, gone.stderr
+    row = listed(runner, tmp_path / "two", run.run_id)
+    assert row["metrics"] == before["metrics"] == {"step": 7, "loss": 0.25}
+    assert abs(row["began"] - before["began"]) < 60

@@ -67,6 +67,7 @@ MOST_VALUES = 100000  # of samples: an answer holds five times as many
 LEFT_OUT = (LookNoted, LogBegan, LogEnded, ResultNoted, RunBegan)
 LAST = 4096  # bytes of a log in which the last lines are looked for
 RECENT, LONGEST = 8, 200  # last lines that have a number, and characters of each
+TOLD = 2  # such lines of a rank on another host
 
 
 def op_list(call: "Call", root: str, known_as: str, only: str, newest: int, sizes: bool) -> RunList:
@@ -121,6 +122,7 @@ def op_list(call: "Call", root: str, known_as: str, only: str, newest: int, size
             asleep=asleep and place is not None and not records,
         )
         row.last, row.recent = read_last_lines(folder, records)
+        row.told = read_told_lines(records)
         row.bytes = disk_use.size_of(folder) if sizes else None
         set_durations(row.journal, folder, alive)
         row, size = limit_texts(row, LARGE_ROW if answered < MOST_ANSWERED else USUAL_ROW)
@@ -418,5 +420,20 @@ def read_last_lines(
     text = run_folders.end_of_log(folder, min(ranks), LAST)
     lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]
     complete = lines[1:] if len(text) >= LAST else lines  # the first one may lack its beginning
-    recent = [line[:LONGEST] for line in complete if any(map(str.isdigit, line))]
-    return ((min(ranks), lines[-1][:400]) if lines else None), recent[-RECENT:]
+    return ((min(ranks), lines[-1][:400]) if lines else None), list_numbered(complete)[-RECENT:]
+
+
+def read_told_lines(records: "list[WrittenRecord]") -> "tuple[int, list[str]] | None":
+    """Return the lowest rank that has ended, unless a lower one started here, and the last of its
+    lines that have a number, as all hosts keep them."""
+    own = [w.record.rank for w in records if isinstance(w.record, OwnRankStarted)]
+    ends = [fact.event for fact in list_facts(records)]
+    tails = {end.rank: end.tail for end in ends if isinstance(end, run_events.RankExited)}
+    rank = min((rank for rank, tail in tails.items() if tail), default=None)
+    if rank is None or rank >= min(own, default=rank + 1):
+        return None
+    return rank, list_numbered(tails[rank].splitlines())[-TOLD:]
+
+
+def list_numbered(lines: "list[str]") -> "list[str]":
+    return [line[:LONGEST] for line in lines if any(map(str.isdigit, line))]

@@ -280,7 +280,8 @@ def step_text(metrics: Point) -> str:
 def latest_metrics(run: ListedRun) -> Point:
     """Return the last step and loss in the last lines of the first rank that prints a loss, else
     of the first that prints anything."""
-    by_rank = {part.row.last[0]: part.row.recent for part in run.seen if part.row.last}
+    by_rank = dict(part.row.told for part in run.seen if part.row.told)
+    by_rank |= {part.row.last[0]: part.row.recent for part in run.seen if part.row.last}
     points = [_merge_points(by_rank[rank]) for rank in sorted(by_rank)]
     with_loss = [point for point in points if point.loss is not None]
     return next(iter([*with_loss, *points]), Point())
