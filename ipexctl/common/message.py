@@ -217,7 +217,7 @@ def reader_of(type_: str) -> "Callable[[Any], Any]":
     kind, _, inner = type_.partition("[")
     if kind in ("list", "tuple", "dict"):
         return reader_of_many(kind, split_outside_brackets(inner[:-1], ","))
-    return (lambda value: value) if kind == "Any" else find_kind(kind).read
+    return find_kind(kind).read
 
 
 def find_kind(name: str) -> "type[Message]":

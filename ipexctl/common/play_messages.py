@@ -1,16 +1,12 @@
 """The steps of a play that a host gets, and what it reports while it runs them."""
 
-from ipexctl.common.message import AnyText, Message, Variant
-
-MYPY = False  # importing typing would cost a host more than the rest of this module
-if MYPY:
-    from typing import Any
+from ipexctl.common.message import AnyText, Document, Message, Variant
 
 
 class StepOrder(Message):
     number: int
     module: "AnyText"  # of remote/play
-    args: "dict[AnyText, Any]"  # as the step of this kind declares them
+    args: "Document"  # as the step of this kind declares them
     sudo: bool
     ignore_errors: bool
     retries: int
