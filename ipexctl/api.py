@@ -54,11 +54,41 @@ from ipexctl.play.text.play_values import Play, PlayStep
 from ipexctl.play.text.step_schema import Code, HostPattern, S, Seconds, Step, unknown_argument
 
 __all__ = [
-    "Ansible", "Assert", "Cluster", "Code", "Copy", "Data", "Doctor", "Env", "Facts", "Fetch",
-    "File", "Get", "Host", "Install", "IpexctlError", "Line", "Package", "PlayReport", "Prune",
-    "Reboot", "Report", "Run", "RunContinues", "RunHandle", "Seconds", "Service", "Sh", "State",
-    "Step", "StepFailed", "StepOutcome", "Sysctl", "User", "Wait",
-]  # fmt: skip
+    "Ansible",
+    "Assert",
+    "Cluster",
+    "Code",
+    "Copy",
+    "Data",
+    "Doctor",
+    "Env",
+    "Facts",
+    "Fetch",
+    "File",
+    "Get",
+    "Host",
+    "Install",
+    "IpexctlError",
+    "Line",
+    "Package",
+    "PlayReport",
+    "Prune",
+    "Reboot",
+    "Report",
+    "Run",
+    "RunContinues",
+    "RunHandle",
+    "Seconds",
+    "Service",
+    "Sh",
+    "State",
+    "Step",
+    "StepFailed",
+    "StepOutcome",
+    "Sysctl",
+    "User",
+    "Wait",
+]
 _HERE = Place("a program", 1, 1)
 
 

@@ -389,9 +389,16 @@ _LEAVES: dict[Any, Reader] = {
 _LOOSE_TEXT = _refuse_values(_read_line)  # control characters are removed
 # names of common/message.py, which cannot say it there
 _MEANT = {
-    "Line": Line, "AnyText": AnyText, "Signed": Signed, "Port": Port, "ExitCode": ExitCode,
-    "AbsolutePath": AbsolutePath, "EnvKey": EnvKey, "Document": Document, "Any": Any,
-}  # fmt: skip
+    "Line": Line,
+    "AnyText": AnyText,
+    "Signed": Signed,
+    "Port": Port,
+    "ExitCode": ExitCode,
+    "AbsolutePath": AbsolutePath,
+    "EnvKey": EnvKey,
+    "Document": Document,
+    "Any": Any,
+}
 # get_type_hints is slow: it compiles each of these
 _NAMED: dict[Any, Any] = {
     **{str(t): t for t in (tuple[int, ...], tuple[str, ...])},

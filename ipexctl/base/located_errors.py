@@ -16,9 +16,15 @@ class Bad(Exception):
     for a word that stands there."""
 
     def __init__(
-        self, what: str, *, why: str = "", hint: str = "", slug: str = "", at: int = 0,
+        self,
+        what: str,
+        *,
+        why: str = "",
+        hint: str = "",
+        slug: str = "",
+        at: int = 0,
         meant: tuple[str, str] = ("", ""),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(what)
         self.what, self.why, self.hint, self.slug, self.at = what, why, hint, slug, at
         self.meant = meant

@@ -18,10 +18,16 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
 def compose_retry_command(
-    typed: Typed, lost: Sequence[str], n: int | None, *,
-    fewer: int | None = None, ppn: int | None = None, hosts: int | None = None,
-    spares: Sequence[str] | None = None, resume: str = "",
-) -> str:  # fmt: skip
+    typed: Typed,
+    lost: Sequence[str],
+    n: int | None,
+    *,
+    fewer: int | None = None,
+    ppn: int | None = None,
+    hosts: int | None = None,
+    spares: Sequence[str] | None = None,
+    resume: str = "",
+) -> str:
     """Return the command without the lost hosts, and with `n` ranks (None: unchanged). Values of
     variables that look secret are left out, and the command of --notify: --env NAME takes the local
     value.

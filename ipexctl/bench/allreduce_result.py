@@ -36,11 +36,20 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 LONGEST = 4096  # characters of a line
 OF_HOST = {
-    "LOAD-001": "busy", "LOAD-002": "busy", "LOAD-003": "busy", "LOAD-004": "busy",
-    "CORE-001": "few-cpus", "CORE-002": "few-cpus", "CPU-008": "few-cpus", "CORE-003": "cpu-quota",
-    "PWR-001": "frequency", "PWR-002": "frequency", "PWR-004": "frequency", "PWR-005": "frequency",
+    "LOAD-001": "busy",
+    "LOAD-002": "busy",
+    "LOAD-003": "busy",
+    "LOAD-004": "busy",
+    "CORE-001": "few-cpus",
+    "CORE-002": "few-cpus",
+    "CPU-008": "few-cpus",
+    "CORE-003": "cpu-quota",
+    "PWR-001": "frequency",
+    "PWR-002": "frequency",
+    "PWR-004": "frequency",
+    "PWR-005": "frequency",
     "PWR-003": "throttled",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -179,9 +188,12 @@ _SLOW = {
     "PERF-010": "lossy-link",
 }
 _OF_LINK = {
-    "NET-013": "mtu", "NET-014": "mtu", "NET-025": "mtu",
-    "NET-027": "link-speed", "NET-028": "link-speed",
-}  # fmt: skip
+    "NET-013": "mtu",
+    "NET-014": "mtu",
+    "NET-025": "mtu",
+    "NET-027": "link-speed",
+    "NET-028": "link-speed",
+}
 _THREADS = "remove OMP_NUM_THREADS from run.env in ipexctl.toml   (ipexctl config --show-origin)"
 _ONE_THREAD = "one-thread"  # a known failure; no check of doctor sees it
 _USED = frozenset((*_SLOW, *OF_HOST, *_OF_LINK))

@@ -244,9 +244,12 @@ def fetch_there(
     files = [[blob.name, blob.sha256, blob.size] for blob in blobs]
     request = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
     answer = agent.call(
-        "blobs.blob_download.fetch", request,
-        timeout=SILENCE, total=transfer_time(total), on_event=hear,
-    ).done  # fmt: skip
+        "blobs.blob_download.fetch",
+        request,
+        timeout=SILENCE,
+        total=transfer_time(total),
+        on_event=hear,
+    ).done
     return answer.read(BlobsFetched).fetched
 
 

@@ -16,8 +16,16 @@ from ipexctl.cli.streams import fold_for_stderr
 
 # in the order of the help; options without a group are "Options"
 GROUPS = (
-    "Options", "Ranks", "Run", "Stack", "Packages", "Files", "Hosts", "SSH", "Output",
-)  # fmt: skip
+    "Options",
+    "Ranks",
+    "Run",
+    "Stack",
+    "Packages",
+    "Files",
+    "Hosts",
+    "SSH",
+    "Output",
+)
 SHARED = ("Hosts", "SSH")  # the options of nearly every command: a short help only names them
 EVERYTHING = "all"  # `--help all` explains every option
 _WIDEST = 22  # longer options get a line of their own
@@ -212,10 +220,16 @@ class HelpGroup(TyperGroup):
 
 # other tools' names of an option
 _HABITS = {
-    "--tail": "-n", "--lines": "-n", "--yaml": "--json", "--dry-run": "--check", "--ntasks": "-n",
-    "--nodes": "--limit", "--ntasks-per-node": "-ppn", "--background": "-d",
+    "--tail": "-n",
+    "--lines": "-n",
+    "--yaml": "--json",
+    "--dry-run": "--check",
+    "--ntasks": "-n",
+    "--nodes": "--limit",
+    "--ntasks-per-node": "-ppn",
+    "--background": "-d",
     "--name": "--as",
-}  # fmt: skip
+}
 _NO_INT = re.compile(r"is not a valid int(eger)?( range)?\.?")
 _NUMBERS = {"one": "1", "two": "2", "three": "3", "four": "4", "six": "6", "eight": "8"}
 _TOO_SMALL = re.compile(r"-?\d+ is not in the range x>=(\d+)\.?")

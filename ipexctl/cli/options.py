@@ -117,8 +117,11 @@ def make_target(
     host_names = (*(names or ()), *(hosts or ()))
     given_here = bool(hostfile or host_names)
     values = {
-        "hostfile": given_here, "hosts": given_here, "ssh_config": ssh_config, "root": root,
-    }  # fmt: skip
+        "hostfile": given_here,
+        "hosts": given_here,
+        "ssh_config": ssh_config,
+        "root": root,
+    }
     configured = _lasting_settings(values, verbose=verbose)
     lasting = frozenset(key for key, setting in configured.items() if is_from_file(setting))
     if "hostfile" in configured:
@@ -129,9 +132,16 @@ def make_target(
         ssh_config = short_path(configured["ssh_config"].value)
     config = Path(ssh_config) if ssh_config else None
     return Target(
-        hostfile, host_names, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
-        typed=Typed(tuple(sys.argv[1:])), configured=lasting, note=print_note, **more,
-    )  # fmt: skip
+        hostfile,
+        host_names,
+        config,
+        limit=tuple(limit or ()),
+        exclude=tuple(exclude or ()),
+        typed=Typed(tuple(sys.argv[1:])),
+        configured=lasting,
+        note=print_note,
+        **more,
+    )
 
 
 def _refuse_files(names: Sequence[str]) -> None:
@@ -215,9 +225,13 @@ def _lasting_settings(values: Mapping[str, Any], *, verbose: bool) -> dict[str, 
 
 
 def on_hosts(
-    *without: str, names: bool = True, follows: bool = False, readers: Readers | None = None,
-    only: Mapping[Any, Sequence[str]] | None = None, rare: Sequence[str] = (),
-) -> Callable[[Callable[..., None]], Any]:  # fmt: skip
+    *without: str,
+    names: bool = True,
+    follows: bool = False,
+    readers: Readers | None = None,
+    only: Mapping[Any, Sequence[str]] | None = None,
+    rare: Sequence[str] = (),
+) -> Callable[[Callable[..., None]], Any]:
     """Call the command with its `target`, made from the options that name and reach hosts.
     `follows`: its -f is --follow. A parameter whose type declares options (base/option.py) is
     replaced by these; see `take_options` for `readers`. `only`: some options of a type. `rare`:

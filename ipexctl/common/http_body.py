@@ -19,9 +19,14 @@ class BodyBroken(Exception):
     """
 
     def __init__(
-        self, words: str, status: int = 0, pause: "float | None" = None, *, untrusted: str = "",
-        stalled: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        words: str,
+        status: int = 0,
+        pause: "float | None" = None,
+        *,
+        untrusted: str = "",
+        stalled: bool = False,
+    ) -> None:
         super().__init__(words)
         self.status, self.pause, self.untrusted = status, pause, untrusted
         self.stalled = stalled
@@ -41,9 +46,13 @@ class TooLarge(BodyBroken):
 
 
 def read_body_pieces(
-    answer: http.client.HTTPResponse, most: int, timeout: float, slowest: int,
-    longest: float = float("inf"), have: int = 0
-) -> "Iterator[bytes]":  # fmt: skip
+    answer: http.client.HTTPResponse,
+    most: int,
+    timeout: float,
+    slowest: int,
+    longest: float = float("inf"),
+    have: int = 0,
+) -> "Iterator[bytes]":
     """Yield the bytes as they arrive. Raise Broken after `timeout` seconds (the socket's timeout,
     too) with less than `slowest` bytes per second, or after more than `longest` seconds in all.
 

@@ -196,11 +196,20 @@ def is_number_key(name: str) -> bool:
 
 
 PLAIN = {  # type: dict[str, Callable[[Any], bool]]  # whether a value of JSON is meant
-    "str": is_text, "Line": is_text, "AnyText": is_text, "int": is_size, "Signed": is_whole,
-    "Port": is_port, "ExitCode": is_exit_code, "float": is_time, "AbsolutePath": is_absolute_path,
-    "EnvKey": is_env_key, "Document": is_document,
-    "bool": lambda value: type(value) is bool, "None": lambda value: value is None,
-}  # fmt: skip
+    "str": is_text,
+    "Line": is_text,
+    "AnyText": is_text,
+    "int": is_size,
+    "Signed": is_whole,
+    "Port": is_port,
+    "ExitCode": is_exit_code,
+    "float": is_time,
+    "AbsolutePath": is_absolute_path,
+    "EnvKey": is_env_key,
+    "Document": is_document,
+    "bool": lambda value: type(value) is bool,
+    "None": lambda value: value is None,
+}
 
 
 @lru_cache(maxsize=None)  # taken apart once: a journal has thousands of records, of a few types

@@ -32,8 +32,12 @@ def run_notify_command(command: str, values: "dict[str, str]", limit: float = LI
         with open(os.devnull, "r+b") as null:
             shell = subprocess.Popen(
                 ["/bin/sh", "-c", _SHELL],
-                env=env, stdin=null, stdout=null, stderr=null, start_new_session=True,
-            )  # fmt: skip
+                env=env,
+                stdin=null,
+                stdout=null,
+                stderr=null,
+                start_new_session=True,
+            )
         code = shell.wait(limit)
     except subprocess.TimeoutExpired:
         os.killpg(shell.pid, signal.SIGKILL)

@@ -41,17 +41,59 @@ _AFTER = _words(
 _HARMLESS = ("PWD", "OLDPWD", "secret-env", "secret_env")  # folders, names of variables
 
 ACCOUNT_FILES = (  # of clouds, registries and other services; all in small letters
-    ".aws", ".azure", ".boto", ".databrickscfg", ".docker", ".dockercfg", ".git-credentials",
-    ".gnupg", ".htpasswd", ".kube", ".my.cnf", ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg",
-    ".ssh", ".vault-token", "_netrc",
-)  # fmt: skip
+    ".aws",
+    ".azure",
+    ".boto",
+    ".databrickscfg",
+    ".docker",
+    ".dockercfg",
+    ".git-credentials",
+    ".gnupg",
+    ".htpasswd",
+    ".kube",
+    ".my.cnf",
+    ".netrc",
+    ".npmrc",
+    ".pgpass",
+    ".pypirc",
+    ".s3cfg",
+    ".ssh",
+    ".vault-token",
+    "_netrc",
+)
 KEY_FILES = (
-    "*.gpg", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab", "*.kubeconfig", "*.ovpn",
-    "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate", "*.tfvars", "client_secret*.json",
-    "credentials.json", "id_*", "kubeconfig", "kubeconfig.y*ml", "*.p8", "*.pk8", "*.der",
-    "secret.json", "secret.toml", "secret.y*ml", "secrets.json", "secrets.toml", "secrets.y*ml",
-    ".secrets.*", "service[-_]account*.json", "wallet.dat",
-)  # fmt: skip
+    "*.gpg",
+    "*.jks",
+    "*.kdbx",
+    "*.key",
+    "*.keystore",
+    "*.keytab",
+    "*.kubeconfig",
+    "*.ovpn",
+    "*.p12",
+    "*.pem",
+    "*.pfx",
+    "*.ppk",
+    "*.tfstate",
+    "*.tfvars",
+    "client_secret*.json",
+    "credentials.json",
+    "id_*",
+    "kubeconfig",
+    "kubeconfig.y*ml",
+    "*.p8",
+    "*.pk8",
+    "*.der",
+    "secret.json",
+    "secret.toml",
+    "secret.y*ml",
+    "secrets.json",
+    "secrets.toml",
+    "secrets.y*ml",
+    ".secrets.*",
+    "service[-_]account*.json",
+    "wallet.dat",
+)
 # copies of editors, programs and people: key.pem~, .key.pem.swp, "key.pem (copy)", Copy of x
 _COPY = re.compile(
     r"([ ._-]+\(?(bak|backup|copy|kopi[ea]|c[oó]pia|copie|old|orig|save|new|tmp|sw[a-p]|un"
@@ -63,8 +105,14 @@ _COPY_OF = re.compile(
 )
 # of data, where names as id_0001.png are common; the last two are those of a Hugging Face cache
 DATA_SECRETS = (
-    ".env*", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",
-) + ACCOUNT_FILES  # fmt: skip
+    ".env*",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_rsa",
+    "token",
+    "stored_tokens",
+) + ACCOUNT_FILES
 PROJECT_SECRETS = (".env*",) + KEY_FILES + ACCOUNT_FILES
 _CODE = "id_*.py"  # a module that is called so is code; a run without it would break
 _PRIVATE_PATH = re.compile(

@@ -256,9 +256,13 @@ def list_datasets(target: Target, root: str = ROOT) -> DatasetList:
 
 
 def remove_dataset(
-    target: Target, name: str, agreed: Callable[[DatasetList], bool] | None, root: str = ROOT,
-    *, absent_ok: bool = False,
-) -> RemovedDatasets:  # fmt: skip
+    target: Target,
+    name: str,
+    agreed: Callable[[DatasetList], bool] | None,
+    root: str = ROOT,
+    *,
+    absent_ok: bool = False,
+) -> RemovedDatasets:
     """Remove a dataset from the hosts where no run uses it.
 
     `agreed` gets what would be removed; None removes nothing. `absent_ok`: it is not an error if no

@@ -145,9 +145,12 @@ class HfClient:
             content = str(lfs["sha256"] if lfs else entry["blobId"])
             size = int((lfs or entry)["size"])
             url = self._library.hf_hub_url(
-                source.repository, entry["rfilename"], repo_type=kind.rstrip("s"),
-                revision=info["sha"], endpoint=self._endpoint,
-            )  # fmt: skip
+                source.repository,
+                entry["rfilename"],
+                repo_type=kind.rstrip("s"),
+                revision=info["sha"],
+                endpoint=self._endpoint,
+            )
             yield RemoteFile(str(entry["rfilename"]), url, content, size, content)
 
     def _refused_error(self, source: HfSource, kind: str) -> PullFailed:

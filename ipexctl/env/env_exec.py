@@ -63,9 +63,14 @@ def run_in_env(target: Target, argv: Sequence[str], on_line: OnLine, root: str =
 
 
 def _on_host(
-    fleet: Fleet, host: Host, argv: Sequence[str], one_line: OnLine, *, choice: EnvChoice,
+    fleet: Fleet,
+    host: Host,
+    argv: Sequence[str],
+    one_line: OnLine,
+    *,
+    choice: EnvChoice,
     note: Callable[[str], None],
-) -> int:  # fmt: skip
+) -> int:
     """Run the command on one host; return its exit code."""
     name, agent = host.name, fleet.agents[host]
     with hint_install(fleet.target, choice, fleet.root):

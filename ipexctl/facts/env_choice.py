@@ -47,8 +47,10 @@ def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
     if not choice or not choice.key:
         return {}
     return {
-        "environment": choice.key, "project": choice.project.document(), "lock": choice.shown,
-    }  # fmt: skip
+        "environment": choice.key,
+        "project": choice.project.document(),
+        "lock": choice.shown,
+    }
 
 
 @dataclass(frozen=True)

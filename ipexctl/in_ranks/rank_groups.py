@@ -30,9 +30,19 @@ EVERY = 15.0
 SETTLE = 0.05  # seconds in which gloo's own thread marks the last collective as done
 # other libraries that exchange data: with these, a group that did nothing proves nothing
 OTHERS = (
-    "mpi4py.MPI", "horovod", "ray", "distributed", "jax", "tensorflow", "mxnet", "byteps",
-    "hivemind", "torchft", "torchcomms", "pyspark",
-)  # fmt: skip
+    "mpi4py.MPI",
+    "horovod",
+    "ray",
+    "distributed",
+    "jax",
+    "tensorflow",
+    "mxnet",
+    "byteps",
+    "hivemind",
+    "torchft",
+    "torchcomms",
+    "pyspark",
+)
 
 
 class Record(object):

@@ -30,8 +30,13 @@ from ipexctl.terminal.progress import BUILDING, DONE, PROVING, ProgressStep
 
 
 def state_of(
-    fleet: Fleet, host: Host, key: str, project: ProjectEnv, own: str = "", used: str = "",
-) -> EnvState:  # fmt: skip
+    fleet: Fleet,
+    host: Host,
+    key: str,
+    project: ProjectEnv,
+    own: str = "",
+    used: str = "",
+) -> EnvState:
     """Return what the host has of an environment. `own`: "system" if it uses the host's own MPI.
     `used`: the environment that the project uses so far."""
     op = "install.env_marks.state"
@@ -129,9 +134,14 @@ class EnvOnHost:
         ).done
 
     def prove(
-        self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
+        self,
+        starter: Mpi | None,
+        env: Pairs,
+        modules: Modules,
+        *,
+        system: bool,
         requested: Sequence[tuple[str, str]] = (),
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Prove the environment; returns what was proved, in words. `system`: `starter` is the
         host's own MPI. `requested`: distributions and their versions, imported after `modules`."""
         self._begin_step(PROVING)
@@ -190,9 +200,14 @@ class _InstallOnHost(EnvOnHost):
     """An environment built from the files of a lock."""
 
     def __init__(
-        self, agent: Agent, root: str, plan: Plan, lock: Lock, carrier: Carrier,
+        self,
+        agent: Agent,
+        root: str,
+        plan: Plan,
+        lock: Lock,
+        carrier: Carrier,
         step: Callable[[ProgressStep], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(agent, root, lock.key, project_of(plan.folder), step)
         self._root = root
         self._stack = plan.found.stack

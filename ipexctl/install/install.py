@@ -101,9 +101,15 @@ def plan_for(work: Work, fleet: Fleet, bundle: AcceptedBundle | None = None) -> 
 
     parts = tuple(fleet.map_hosts(part).values())
     return Plan(
-        resolved, parts, work.asked.folder, new_lock, () if bundle else not_here(lock),
-        bool(bundle), work.asked.relay, fleet.failures,
-    )  # fmt: skip
+        resolved,
+        parts,
+        work.asked.folder,
+        new_lock,
+        () if bundle else not_here(lock),
+        bool(bundle),
+        work.asked.relay,
+        fleet.failures,
+    )
 
 
 def _plan_host(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
@@ -198,4 +204,4 @@ def _apply_plan(
         by_lock_again(plan.folder)
     return InstallReport(
         fleet.recaps(results), files.fetched_bytes(), moved.sent, passed=moved.passed, plan=plan
-    )  # fmt: skip
+    )

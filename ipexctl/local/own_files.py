@@ -34,19 +34,34 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[OwnFiles, ...]:
     """Return the kinds that exist. Raises NotHere if others can write to the folders."""
     cache, config, state = cache_dir(), config_dir(), state_dir()
     kinds = (
-        ("cache", "downloaded wheels and data, hashes of your files, resolver cache",
-         _existing(cache, "blobs", "pulled", "hashes", "resolve", "agents", "preflight.json")),
-        ("results", "results of the last command, rates of networks, finished steps of plays",
-         [*_existing(state, "plays"), *(p for p in state.glob("*.json") if p.name != ACCEPTED)]),
-        ("choices", "environments that a rollback or --use-env chose",
-         _existing(state, "environments")),
+        (
+            "cache",
+            "downloaded wheels and data, hashes of your files, resolver cache",
+            _existing(cache, "blobs", "pulled", "hashes", "resolve", "agents", "preflight.json"),
+        ),
+        (
+            "results",
+            "results of the last command, rates of networks, finished steps of plays",
+            [*_existing(state, "plays"), *(p for p in state.glob("*.json") if p.name != ACCEPTED)],
+        ),
+        (
+            "choices",
+            "environments that a rollback or --use-env chose",
+            _existing(state, "environments"),
+        ),
         ("keys", "accepted host keys", _existing(state, "known_hosts")),
-        ("settings", "config.toml and accepted project settings",
-         [*_existing(config, "config.toml"), *_existing(state, ACCEPTED)]),
+        (
+            "settings",
+            "config.toml and accepted project settings",
+            [*_existing(config, "config.toml"), *_existing(state, ACCEPTED)],
+        ),
         ("labs", "files of labs that are down", [*dead_labs()]),
-        ("logs", "logs of runs that were started in folders of other users",
-         _existing(state, "runs", ".gitignore")),
-    )  # fmt: skip
+        (
+            "logs",
+            "logs of runs that were started in folders of other users",
+            _existing(state, "runs", ".gitignore"),
+        ),
+    )
     kept = (OwnFiles(kind, text, tuple(paths), _total_size(paths)) for kind, text, paths in kinds)
     return tuple(files for files in kept if files.paths)
 

@@ -115,8 +115,13 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
 
 _MOST_LINES, _LONGEST_LINE = 1000, 500  # of a file that is corrected
 _BOOLEANS = {
-    "true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"
-}  # fmt: skip
+    "true": "true",
+    "yes": "true",
+    "on": "true",
+    "false": "false",
+    "no": "false",
+    "off": "false",
+}
 
 
 def _meant_line(text: str, number: int) -> tuple[str, str]:

@@ -91,9 +91,13 @@ class Fleet:
         key = agent_sources.python_key(host, python)
         with trace.span("connect", host.name):
             agent = start_host_agent(
-                transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
+                transport,
+                host,
+                timeout=self._connect_timeout,
+                python=python,
+                ahead=ahead,
                 bytecode=self._takes_bytecode(key),
-            )  # fmt: skip
+            )
         if agent.hello.passed:
             self.target.note(f"{agent.hello.passed}; {agent.hello.started} is used instead")
         self._bytecode_seen[key] = agent.hello.bytecode

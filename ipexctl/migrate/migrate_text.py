@@ -57,18 +57,30 @@ def migration_document(migration: Migration) -> dict[str, Any]:
         "command": "migrate",
         "files_read": migration.read,
         "commands": [
-            {**_place_document(file, command), "launcher": command.launcher,
-             "text": command.text, "why": command.why}
-            for file in migration.files for command in file.reading.commands
+            {
+                **_place_document(file, command),
+                "launcher": command.launcher,
+                "text": command.text,
+                "why": command.why,
+            }
+            for file in migration.files
+            for command in file.reading.commands
         ],
         "findings": [
-            {**_place_document(file, finding), "rule": finding.rule.id, "name": finding.name,
-             "text": finding.text, "since": finding.rule.since, "use": finding.use,
-             "lines": list(finding.lines)}
-            for file in migration.files for finding in file.reading.findings
+            {
+                **_place_document(file, finding),
+                "rule": finding.rule.id,
+                "name": finding.name,
+                "text": finding.text,
+                "since": finding.rule.since,
+                "use": finding.use,
+                "lines": list(finding.lines),
+            }
+            for file in migration.files
+            for finding in file.reading.findings
         ],
         "skipped": [{"file": path, "why": why} for path, why in migration.skipped],
-    }  # fmt: skip
+    }
 
 
 def _place_document(file: Migrated, item: LauncherRewrite | MigrationFinding) -> dict[str, Any]:

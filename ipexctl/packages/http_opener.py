@@ -229,9 +229,14 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         self._chains = chains
 
     def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
-        headers: Message, newurl: str,
-    ) -> urllib.request.Request | None:  # fmt: skip
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: Message,
+        newurl: str,
+    ) -> urllib.request.Request | None:
         fp.close()  # urllib would read its body, of any length
         if urlsplit(newurl).scheme not in ("http", "https"):
             return None

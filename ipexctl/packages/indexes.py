@@ -23,8 +23,12 @@ LOGIN_HINT = (
 )
 CERT_HINT = "PIP_CERT=FILE   # the certificate of {0}'s CA; or PIP_TRUSTED_HOST={0}"
 _VARIABLES = (
-    "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
-)  # fmt: skip
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "UV_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+)
 _SECTIONS = ("global", "install")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 

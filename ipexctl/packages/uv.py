@@ -62,9 +62,12 @@ class Uv:
     """uv for a stack. `preferred`: name -> version to keep while it fits, despite newer ones."""
 
     def __init__(
-        self, stack: Stack, indexes: Indexes, environ: Mapping[str, str],
+        self,
+        stack: Stack,
+        indexes: Indexes,
+        environ: Mapping[str, str],
         preferred: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stack = stack
         self.indexes = indexes
         self._preferred = preferred or {}
@@ -91,9 +94,12 @@ class Uv:
         return [wheel for wheels in self._resolve(requirements, pins, options) for wheel in wheels]
 
     def _resolve(
-        self, requirements: Sequence[str], pins: Pins, options: Sequence[str],
+        self,
+        requirements: Sequence[str],
+        pins: Pins,
+        options: Sequence[str],
         constraints: Sequence[str] = (),
-    ) -> list[list[FoundUv]]:  # fmt: skip
+    ) -> list[list[FoundUv]]:
         """Resolve. Raises Unresolved, and InputError if an index does not answer in time."""
         # not below /tmp: uv reads pyproject.toml and uv.toml, of any user, in the folders above
         parent = cache_dir(self._environ) / "resolve"
@@ -113,19 +119,39 @@ class Uv:
     ) -> None:
         """Run `uv pip compile`. Raises Unresolved with its message."""
         command = (
-            self._binary, "pip", "compile", "pyproject.toml", "--output-file", "pylock.toml",
-            "--format", "pylock.toml", "--quiet", "--only-binary", ":all:",
+            self._binary,
+            "pip",
+            "compile",
+            "pyproject.toml",
+            "--output-file",
+            "pylock.toml",
+            "--format",
+            "pylock.toml",
+            "--quiet",
+            "--only-binary",
+            ":all:",
             # else uv queries every Python that it finds here, each time, for seconds
-            "--python", sys.executable, "--python-version", self.stack.python_full,
-            "--python-platform", self.stack.platform,
-            *self.indexes.arguments(), *options,
-        )  # fmt: skip
+            "--python",
+            sys.executable,
+            "--python-version",
+            self.stack.python_full,
+            "--python-platform",
+            self.stack.platform,
+            *self.indexes.arguments(),
+            *options,
+        )
         try:
             process = subprocess.run(
-                command, cwd=folder, env={**environ, "COLUMNS": "100000"}, text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                timeout=TIMEOUT, check=False,
-            )  # fmt: skip
+                command,
+                cwd=folder,
+                env={**environ, "COLUMNS": "100000"},
+                text=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=TIMEOUT,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise self._no_answer(pins) from None
         except OSError as e:

@@ -116,9 +116,11 @@ class _Batch:
             order = self._step_order(bound_step.step, bound_step.bound, bound_step.scope)
             requests.append(order.document())
         args = {
-            "steps": requests, "check": self._batches.check, "diff": self._batches.diff,
+            "steps": requests,
+            "check": self._batches.check,
+            "diff": self._batches.diff,
             "password": self._batches.password,
-        }  # fmt: skip
+        }
         self._number = agent.start(OP, args, also=sorted(modules))
         agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._on_event)
 

@@ -51,9 +51,12 @@ class PlayStart:
 
 
 def run_play(
-    play: Play, target: Target, options: PlayOptions, listener: PlayListener,
+    play: Play,
+    target: Target,
+    options: PlayOptions,
+    listener: PlayListener,
     started: Callable[[PlayStart], None] = lambda start: None,
-) -> PlayReport:  # fmt: skip
+) -> PlayReport:
     """Run a play. Raises InputError for a mistake in the play before any host is asked."""
     began = time.monotonic()
     steps = chosen_steps(play, options)
@@ -177,9 +180,16 @@ class _PlayRun:
     """Runs the steps on some of the hosts."""
 
     def __init__(
-        self, play: Play, steps: Sequence[PlayStep], hosts: PlayHosts, fleet: Fleet,
-        options: PlayOptions, scope: PlayScope, listener: PlayListener, journal: PlayJournal,
-    ) -> None:  # fmt: skip
+        self,
+        play: Play,
+        steps: Sequence[PlayStep],
+        hosts: PlayHosts,
+        fleet: Fleet,
+        options: PlayOptions,
+        scope: PlayScope,
+        listener: PlayListener,
+        journal: PlayJournal,
+    ) -> None:
         self.interrupted = False
         self._hosts, self._journal = hosts, journal
         self._unseen: dict[tuple[str, int], str] = {}

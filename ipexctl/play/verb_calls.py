@@ -23,9 +23,7 @@ _TRY = "try: "
 def target_of(on: Acting) -> Target:
     """Return the hosts of the step, reached as the play reaches them. Suggested commands must not
     repeat the play's command line."""
-    return replace(
-        on.fleet.target, limit=on.hosts, exclude=(), typed=Typed(), note=notes_of(on)
-    )  # fmt: skip
+    return replace(on.fleet.target, limit=on.hosts, exclude=(), typed=Typed(), note=notes_of(on))
 
 
 def notes_of(on: Acting) -> Callable[[str], None]:

@@ -29,10 +29,21 @@ LONGEST = 60.0  # seconds that git may take in all, asked or not
 MOST_MEMORY = 2 << 30  # bytes of each git; the packs that it maps do not count
 _STATUS = ("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty", "--", ".")
 _DIFF = (
-    "-c", "core.quotePath=false", "-c", "diff.autoRefreshIndex=false",
-    "diff", "--relative", "--no-ext-diff", "--no-textconv", "--submodule=short",
-    "--no-renames", "--no-color", "--ignore-submodules=dirty", "HEAD", "--",
-)  # fmt: skip
+    "-c",
+    "core.quotePath=false",
+    "-c",
+    "diff.autoRefreshIndex=false",
+    "diff",
+    "--relative",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--submodule=short",
+    "--no-renames",
+    "--no-color",
+    "--ignore-submodules=dirty",
+    "HEAD",
+    "--",
+)
 _WORDS = {"M": "changed", "A": "added", "D": "deleted", "?": "not in git", "U": "in conflict"}
 
 
@@ -92,9 +103,10 @@ class GitReader:
         if not root or not git:
             return
         failures = OSError, ValueError, subprocess.TimeoutExpired
-        with suppress(*failures), tempfile.TemporaryDirectory(
-            prefix="ipexctl-git-", ignore_cleanup_errors=True
-        ) as made:  # fmt: skip
+        with (
+            suppress(*failures),
+            tempfile.TemporaryDirectory(prefix="ipexctl-git-", ignore_cleanup_errors=True) as made,
+        ):
             self._environ = git_without_settings.lay_out(git, root, Path(made))
             self._read_with((git, *git_without_settings.OPTIONS))
 
@@ -126,9 +138,13 @@ class GitReader:
             if self._known is not None:
                 raise TimeoutError
             self._git = subprocess.Popen(
-                words, cwd=self._folder, env=self._environ,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                words,
+                cwd=self._folder,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
             _limit_memory(self._git.pid)
         with self._git as process:
             assert process.stdout

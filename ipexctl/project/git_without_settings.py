@@ -20,14 +20,23 @@ from ipexctl.local.environment import environment
 
 # of the user's settings, too, no program that may be a file of the project; nothing is written
 OPTIONS = (
-    "--no-optional-locks", "--literal-pathspecs", "-c", "core.fsmonitor=false",
-    "-c", f"core.hooksPath={os.devnull}",
-)  # fmt: skip
+    "--no-optional-locks",
+    "--literal-pathspecs",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    f"core.hooksPath={os.devnull}",
+)
 _SHARED = ("objects", "refs", "packed-refs", "info", "reftable")  # by all work trees
 _VALUES = (
-    "core.autocrlf", "core.eol", "core.filemode", "core.ignorecase", "core.symlinks",
-    "extensions.objectformat", "extensions.refstorage",
-)  # fmt: skip
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "core.symlinks",
+    "extensions.objectformat",
+    "extensions.refstorage",
+)
 LONGEST_CONFIG = 10.0  # seconds to read the values
 _USERS = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 
@@ -74,9 +83,13 @@ def _read_values(git: str, config: Path, environ: Mapping[str, str]) -> Iterator
     names = "|".join(_VALUES).replace(".", r"\.")
     done = subprocess.run(
         (git, "config", "--file", "-", "--no-includes", "--null", "--get-regexp", f"^({names})$"),
-        env=environ, input=bounded_read.read_file(config), check=False, timeout=LONGEST_CONFIG,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        env=environ,
+        input=bounded_read.read_file(config),
+        check=False,
+        timeout=LONGEST_CONFIG,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     for entry in done.stdout.decode("utf-8", "replace").split("\0")[:-1]:
         name, _, value = entry.partition("\n")
         if re.fullmatch("[A-Za-z0-9]+", value):

@@ -140,9 +140,13 @@ def project_of(script: Path, cwd: Path) -> Project:
 
 
 def read_project(
-    project: Project, confirm: Confirm, environ: Mapping[str, str], note: Note = ignore_note,
-    *, contents: bool = True,
-) -> Snapshot:  # fmt: skip
+    project: Project,
+    confirm: Confirm,
+    environ: Mapping[str, str],
+    note: Note = ignore_note,
+    *,
+    contents: bool = True,
+) -> Snapshot:
     """Read the folder; without `contents` only its listing. `confirm` is asked before much is sent
     from a folder without Git, `note` gets how much is read.
 

@@ -99,9 +99,12 @@ def prune(
 
 
 def after_run(
-    fleet: Fleet, hosts: Sequence[Host], limits: PruneLimits,
-    first: Callable[[Host], None] = lambda host: None, others: Sequence[Host] = (),
-) -> str:  # fmt: skip
+    fleet: Fleet,
+    hosts: Sequence[Host],
+    limits: PruneLimits,
+    first: Callable[[Host], None] = lambda host: None,
+    others: Sequence[Host] = (),
+) -> str:
     """Apply the limits on hosts whose agents are connected. Returns one line, "" if nothing removed
     is large or would be missed. `first` is called before, also for the `others`."""
     by = this_person()

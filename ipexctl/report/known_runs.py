@@ -79,9 +79,13 @@ def read_from_hosts(fleet: Fleet, attempts: Sequence[Sequence[ListedRun]]) -> li
 
 
 def read_points(
-    run: ListedRun, host: str, rank: int, body: bytes,
-    parts: Sequence[tuple[int, int]], sizes: Sequence[tuple[float, int]] = (),
-) -> list[RankPoint]:  # fmt: skip
+    run: ListedRun,
+    host: str,
+    rank: int,
+    body: bytes,
+    parts: Sequence[tuple[int, int]],
+    sizes: Sequence[tuple[float, int]] = (),
+) -> list[RankPoint]:
     """Read parts of a rank's log. `parts`: (offset, bytes) of each, in the order of `body`.
     `sizes`: times at which the log had these sizes."""
     reader, done = MetricReader(named=True), 0

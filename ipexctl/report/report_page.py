@@ -58,9 +58,13 @@ def render_runs_page(document: Mapping[str, Any], assets: Assets) -> str:
 
 
 def _frame_document(
-    title: str, body: str, document: Mapping[str, Any], script: str, assets: Assets,
+    title: str,
+    body: str,
+    document: Mapping[str, Any],
+    script: str,
+    assets: Assets,
     more_styles: Sequence[str] = (),
-) -> str:  # fmt: skip
+) -> str:
     """Return the page whose script draws what is in the document."""
     licence = html.escape(assets["uplot-license.txt"]).replace("--", "- -")
     data = f'<script type="application/json" id="data">{embed_json(document)}</script>'

@@ -225,8 +225,11 @@ def _recorded_environment(last: Attempt) -> tuple[tuple[str, str], ...]:
         lock = read_lock(lock_folder() / LOCK_FILE)
     python = lock.python if lock and lock.key == key else ""
     rows = (
-        ("Environment", key), ("PyTorch", versions.get("torch")), ("MPI", mpi), ("Python", python),
-    )  # fmt: skip
+        ("Environment", key),
+        ("PyTorch", versions.get("torch")),
+        ("MPI", mpi),
+        ("Python", python),
+    )
     return tuple((name, str(value)) for name, value in rows if value)
 
 

@@ -402,9 +402,13 @@ class Attempts:
 
 
 def attach_to_run(
-    fleet: Fleet, run: ListedRun, painter: Painter, interrupts: Interrupts,
-    records: AttemptFolders, restarts: int = 0,
-) -> RunResult | DetachedRun:  # fmt: skip
+    fleet: Fleet,
+    run: ListedRun,
+    painter: Painter,
+    interrupts: Interrupts,
+    records: AttemptFolders,
+    restarts: int = 0,
+) -> RunResult | DetachedRun:
     """Follow a run from its first output, until it ends or the user leaves it. `restarts`: not 0
     for an attempt of a run that its hosts may start again."""
     target, root = fleet.target, fleet.root

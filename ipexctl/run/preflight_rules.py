@@ -40,14 +40,27 @@ def _check_ids(*families: str) -> frozenset[str]:
 
 # with the severity "fail" these stop a run: it would break, or give wrong numbers
 BLOCK = _check_ids(
-    "SOFT 001 003 004 008 012 015 025", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
-    "DISK 001 002 003 009", "TMP 001", "NET 002 003 010 025 026", "UNI 001",
-)  # fmt: skip
+    "SOFT 001 003 004 008 012 015 025",
+    "MPI 001 002 003 004 005",
+    "SHM 001 003 004",
+    "MEM 001",
+    "DISK 001 002 003 009",
+    "TMP 001",
+    "NET 002 003 010 025 026",
+    "UNI 001",
+)
 # these are reported when they warn
 TELL = BLOCK | _check_ids(
-    "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
-    "UNI 002", "LIM 001 003 004", "LOAD 004",
-)  # fmt: skip
+    "CLOCK 001",
+    "SHM 002",
+    "MEM 003",
+    "DISK 004",
+    "TMP 002",
+    "NET 012 013 015",
+    "UNI 002",
+    "LIM 001 003 004",
+    "LOAD 004",
+)
 # and these for a run that continues without the login that started it
 AT_LOGOUT = _check_ids("SYS 005 006")
 EACH_TIME = _check_ids("LOAD 004")  # also if they were reported a moment ago

@@ -36,9 +36,13 @@ T = TypeVar("T")
 
 
 def prepare_host(
-    fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
+    fleet: Fleet,
+    host: Host,
+    options: RunOptions,
+    script: Script,
+    run_id: str,
     datasets: dict[str, tuple[Held, ...]],
-) -> PlannedHost:  # fmt: skip
+) -> PlannedHost:
     """Connect to a host; read its facts and environment in the same round trip."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(

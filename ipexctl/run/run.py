@@ -203,17 +203,22 @@ class _Run:
         return self._finish_run(result, nodes, sent, records)
 
     def _prepare_keepers(
-        self, orders: Orders, nodes: Sequence[PlannedHost],
+        self,
+        orders: Orders,
+        nodes: Sequence[PlannedHost],
         sent: Mapping[Host, send_project.Sent],
-    ) -> Orders:  # fmt: skip
+    ) -> Orders:
         work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
         planned = self._add_shares(nodes)
         return start_keepers.prepare_keepers(self.fleet, orders, planned, work, self._plan_run)
 
     def _finish_run(
-        self, result: RunResult | DetachedRun, nodes: Mapping[Host, PlannedHost],
-        sent: Mapping[Host, send_project.Sent], records: AttemptFolders,
-    ) -> RunResult | DetachedRun:  # fmt: skip
+        self,
+        result: RunResult | DetachedRun,
+        nodes: Mapping[Host, PlannedHost],
+        sent: Mapping[Host, send_project.Sent],
+        records: AttemptFolders,
+    ) -> RunResult | DetachedRun:
         """Show and record how the run ended, fetch files, and clean up on the hosts."""
         if isinstance(result, DetachedRun):
             root, target = self.fleet.root, self.fleet.target
@@ -270,9 +275,11 @@ class _Run:
             self.painter.planned(self.run_id, plan)
 
     def _lay_out_checkpoint(
-        self, resumed: resume_run.Resumed, nodes: Mapping[Host, PlannedHost],
+        self,
+        resumed: resume_run.Resumed,
+        nodes: Mapping[Host, PlannedHost],
         sent: Mapping[Host, send_project.Sent],
-    ) -> None:  # fmt: skip
+    ) -> None:
         from ipexctl.run.checkpoints import resume_run
 
         folders = {host: sent[host].cwd for host in _choose_host_per_folder(sent)}
@@ -301,9 +308,14 @@ class _Run:
         from ipexctl.run.follow_attempts import Attempts
 
         attempts = Attempts(
-            self.fleet, self.run_id, self.painter, self.interrupts, hosts, records,
+            self.fleet,
+            self.run_id,
+            self.painter,
+            self.interrupts,
+            hosts,
+            records,
             leaves=self.options.detach,
-        )  # fmt: skip
+        )
         with attempts.watch_returned_hosts():
             first = session.start_run(orders, hosts) if session else None
             return attempts.follow(first) if first else attempts.follow_queued()
@@ -317,9 +329,15 @@ class _Run:
 
         flight = preflight.Flight(self.fleet, nodes, self.options, plan)
         preflight.review_script(
-            self.script.argv, self.script.sources, plan, self.files, nodes.values(),
-            note, force=self.options.force, may_install=self.options.may_install,
-        )  # fmt: skip
+            self.script.argv,
+            self.script.sources,
+            plan,
+            self.files,
+            nodes.values(),
+            note,
+            force=self.options.force,
+            may_install=self.options.may_install,
+        )
         if not self.options.no_sync:
             from ipexctl.run.local_arguments import note_local_arguments, note_misspelt_files
 
@@ -362,9 +380,13 @@ class _Run:
         return resumed
 
     def _compose_orders(
-        self, plan: LaunchPlan, wide: LaunchPlan, keys: Keys, nodes: Mapping[Host, PlannedHost],
+        self,
+        plan: LaunchPlan,
+        wide: LaunchPlan,
+        keys: Keys,
+        nodes: Mapping[Host, PlannedHost],
         resumed: resume_run.Resumed | None,
-    ) -> Orders:  # fmt: skip
+    ) -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -437,9 +459,11 @@ class _Run:
         self._prune_old_runs(distinct, one, [host for host in reachable if host not in distinct])
 
     def _prune_old_runs(
-        self, hosts: Sequence[Host], first: Callable[[Host], None] = lambda host: None,
+        self,
+        hosts: Sequence[Host],
+        first: Callable[[Host], None] = lambda host: None,
         others: Sequence[Host] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         from ipexctl.remove import prune
 
         with trace.span("prune"), suppress(KeyboardInterrupt):
@@ -457,9 +481,11 @@ class _Run:
         return retry_command.compose_retry_command(self.script.typed, lost, fewer)
 
     def _find_left_out(
-        self, result: RunResult, nodes: Sequence[PlannedHost],
+        self,
+        result: RunResult,
+        nodes: Sequence[PlannedHost],
         sent: Mapping[Host, send_project.Sent],
-    ) -> LeftOut | None:  # fmt: skip
+    ) -> LeftOut | None:
         if result.first is None or not isinstance(self.files, send_project.Snapshot):
             return None
         from ipexctl.run import local_arguments as given

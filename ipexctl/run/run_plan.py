@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 
 def choose_run_network(
-    fleet: Fleet, nodes: Sequence[PlannedHost], options: RunOptions, script: Script,
+    fleet: Fleet,
+    nodes: Sequence[PlannedHost],
+    options: RunOptions,
+    script: Script,
     note: Callable[[str], None],
-) -> tuple[Sequence[PlannedHost], NetworkChoice | None]:  # fmt: skip
+) -> tuple[Sequence[PlannedHost], NetworkChoice | None]:
     """Return the hosts with the network that their ranks use; None: there is only one."""
     variables = {*options.env, *options.secret_env}
     if not interface_choice.may_choose(nodes, variables):
@@ -37,9 +40,12 @@ def choose_run_network(
 
 
 def add_shares(
-    fleet: Fleet, nodes: Sequence[PlannedHost], options: RunOptions, script: Script,
+    fleet: Fleet,
+    nodes: Sequence[PlannedHost],
+    options: RunOptions,
+    script: Script,
     note: Callable[[str], None],
-) -> Sequence[PlannedHost]:  # fmt: skip
+) -> Sequence[PlannedHost]:
     """Return the hosts with their ranks' shares of the global batch, if the script uses them."""
     uses_share = any(SHARE in source.reads for source in script.sources)
     if not uses_share or SHARE in {*options.env, *options.secret_env}:

@@ -89,9 +89,12 @@ def review_restarts(
 
 
 def prepare_keepers(
-    fleet: Fleet, orders: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
+    fleet: Fleet,
+    orders: Orders,
+    nodes: Sequence[PlannedHost],
+    work: Mapping[str, tuple[str, str]],
     plan: Callable[[Sequence[PlannedHost], RunOptions], LaunchPlan],
-) -> Orders:  # fmt: skip
+) -> Orders:
     """Return the orders with which the hosts' keepers begin; spares stand by once this returns, and
     all hosts of a run that is queued.
     `nodes`: the hosts that the first attempt may have, then the spares."""

@@ -68,5 +68,7 @@ def _ports(text: str | None) -> Ports | None:
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
-    "env": _variables, "secret_env": _secrets, "ports": _ports,
-}  # fmt: skip
+    "env": _variables,
+    "secret_env": _secrets,
+    "ports": _ports,
+}

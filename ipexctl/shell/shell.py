@@ -161,26 +161,33 @@ _FISH = "set -gx PATH (string split : -- $IPEXCTL_PATH) $PATH; set -e IPEXCTL_PA
 # shell, its start file, the content, and the shell's option to read it
 _START_FILES = (
     (
-        "bash", "rc", f"if [ -f ~/.bashrc ]; then . ~/.bashrc; fi; SETS; {_GONE}",
-        "exec", '--rcfile "$IPEXCTL_RC/rc" -i',
+        "bash",
+        "rc",
+        f"if [ -f ~/.bashrc ]; then . ~/.bashrc; fi; SETS; {_GONE}",
+        "exec",
+        '--rcfile "$IPEXCTL_RC/rc" -i',
     ),
     (
-        "zsh", ".zshrc",
+        "zsh",
+        ".zshrc",
         f'ZDOTDIR="$IPEXCTL_ZDOTDIR"; unset IPEXCTL_ZDOTDIR; '
         f'if [ -f "$ZDOTDIR/.zshrc" ]; then . "$ZDOTDIR/.zshrc"; fi; SETS; {_GONE}',
         'IPEXCTL_ZDOTDIR="${ZDOTDIR:-$HOME}"; ZDOTDIR="$IPEXCTL_RC"; '
-        "export IPEXCTL_ZDOTDIR ZDOTDIR; exec", "-i",
+        "export IPEXCTL_ZDOTDIR ZDOTDIR; exec",
+        "-i",
     ),
     *(
         (
-            name, "rc",
+            name,
+            "rc",
             f'ENV="$IPEXCTL_ENV"; unset IPEXCTL_ENV; '
             f'if [ -f "$ENV" ]; then . "$ENV"; fi; SETS; {_GONE}',
-            'IPEXCTL_ENV="$ENV"; ENV="$IPEXCTL_RC/rc"; export IPEXCTL_ENV ENV; exec', "-i",
+            'IPEXCTL_ENV="$ENV"; ENV="$IPEXCTL_RC/rc"; export IPEXCTL_ENV ENV; exec',
+            "-i",
         )
         for name in ("sh", "dash", "ash", "ksh")
     ),
-)  # fmt: skip
+)
 
 
 def _sh_word(text: str) -> str:

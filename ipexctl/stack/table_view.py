@@ -70,17 +70,30 @@ def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:
     libc, minor = _read_minor("glibc", glibc), _read_minor("python", python)
     return Facts(
         host="such hosts",
-        kernel="", os_name="", user="", uid=None, home="", boot_id="", agent="python", clock=None,
+        kernel="",
+        os_name="",
+        user="",
+        uid=None,
+        home="",
+        boot_id="",
+        agent="python",
+        clock=None,
         libc=f"glibc {libc[0]}.{libc[1]}" if libc else "",
         cpu=CpuFacts(
-            arch or "x86_64", "", "", None, None,
-            frozenset().union(*(ISA[name] for name in levels)), (), None,
+            arch or "x86_64",
+            "",
+            "",
+            None,
+            None,
+            frozenset().union(*(ISA[name] for name in levels)),
+            (),
+            None,
         ),
         mem=MemFacts(None, None, None, None, None),
         net=NetFacts("", (), "", (), ""),
         disk=DiskFacts("", None, None, "", None, None),
         pythons=(Python("", minor),) if minor else (),
-    )  # fmt: skip
+    )
 
 
 def _read_minor(option: str, text: str) -> Minor | None:

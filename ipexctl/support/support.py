@@ -55,9 +55,18 @@ _PLAN = ("world_size", "master_port", "mpi", "ddp", "tuned")
 _PLAN_HOST = ("host", "nic", "threads", "quota")
 _PLACE = ("rank", "local_rank", "cpus", "node")
 _FACTS = (
-    "cpu", "cores", "quota", "governors", "max_khz", "turbo", "memory", "thp", "kernel", "load",
+    "cpu",
+    "cores",
+    "quota",
+    "governors",
+    "max_khz",
+    "turbo",
+    "memory",
+    "thp",
+    "kernel",
+    "load",
     "speed",
-)  # fmt: skip
+)
 _OPTION = re.compile(r"(--[A-Za-z][\w-]{0,63})(?:=(.*))?", re.S)
 _SMALL_NUMBER = re.compile(r"[-+]?\d{1,6}(\.\d{1,6})?(e[-+]?\d{1,2})?")
 
@@ -157,11 +166,19 @@ def _settings_document() -> dict[str, Any]:
 
 def _stack_document() -> dict[str, Any] | None:
     lock = read_lock(lock_folder() / LOCK_FILE)
-    return None if lock is None else {
-        "row": lock.row, "torch": lock.torch, "mpi": lock.mpi, "python": lock.python,
-        "platform": lock.platform, "environment": lock.key,
-        "packages": [f"{package.name} {package.version}" for package in lock.packages],
-    }  # fmt: skip
+    return (
+        None
+        if lock is None
+        else {
+            "row": lock.row,
+            "torch": lock.torch,
+            "mpi": lock.mpi,
+            "python": lock.python,
+            "platform": lock.platform,
+            "environment": lock.key,
+            "packages": [f"{package.name} {package.version}" for package in lock.packages],
+        }
+    )
 
 
 def _hosts_document(inventory: Inventory, redactor: Redactor) -> dict[str, Any]:

@@ -20,9 +20,13 @@ _ASKS = "the command asks before it changes anything"
 
 @without_live_lines()
 def confirm(
-    question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None,
-    *, interrupted: str = "",
-) -> bool:  # fmt: skip
+    question: str,
+    stdin: TextIO,
+    refusal: InputError | None = None,
+    out: TextIO | None = None,
+    *,
+    interrupted: str = "",
+) -> bool:
     """Ask; Enter means yes after `[Y/n]`; Ctrl-D means no. What was typed before the question is
     not an answer to it. Raises `refusal` without a terminal. `interrupted`: what a Ctrl-C here
     leaves, if it is less than what the command declares."""

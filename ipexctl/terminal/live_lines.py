@@ -36,10 +36,13 @@ class LiveLines:
             from rich.live import Live
 
             self._live = Live(
-                console=self.console, get_renderable=lambda: self._lines() if self._live else "",
-                auto_refresh=False, transient=True,
-                redirect_stdout=sys.stdout.isatty(), redirect_stderr=sys.stderr.isatty(),
-            )  # fmt: skip
+                console=self.console,
+                get_renderable=lambda: self._lines() if self._live else "",
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=sys.stdout.isatty(),
+                redirect_stderr=sys.stderr.isatty(),
+            )
             self._live.start()
             self.console.show_cursor()  # else a command that is killed would leave it hidden
             _shown = self

@@ -50,9 +50,11 @@ def new_settings_lines(env: Mapping[str, str | None], options: Mapping[str, Any]
 
 
 def _put_variables(
-    lines: list[str], env: Mapping[str, str | None], existing: Mapping[str, Any],
+    lines: list[str],
+    env: Mapping[str, str | None],
+    existing: Mapping[str, Any],
     comments: Mapping[str, str],
-) -> None:  # fmt: skip
+) -> None:
     """Set the variables in the inline, dotted or [run.env] form that the file already uses."""
     inline = next((i for i in _section_lines(lines, "run") if _INLINE.match(lines[i])), None)
     if inline is not None:

@@ -49,9 +49,12 @@ class Tuned:
 
 
 def tune(
-    target: Target, options: RunOptions, request: TuneOptions, listener: TuneListener,
+    target: Target,
+    options: RunOptions,
+    request: TuneOptions,
+    listener: TuneListener,
     interrupts: Interrupts,
-) -> Tuned:  # fmt: skip
+) -> Tuned:
     """Find the settings. Raises IpexctlError if the run cannot start, or reports no steps."""
     began = time.monotonic()
     for name in request.allow:
@@ -180,9 +183,10 @@ def settings_to_write(result: SearchResult) -> Writing | None:
     setting = load_settings().get("run.env")
     configured: Mapping[str, str] = setting.value if setting else {}
     changes = {
-        name: value for name, value in result.best.env.items()
+        name: value
+        for name, value in result.best.env.items()
         if value is not None or name in configured
-    }  # fmt: skip
+    }
     exists = path.exists()
     if changes and setting and not setting.project:  # the user's own file: a project's precedes it
         changes = {**configured, **changes}

@@ -6,9 +6,20 @@ from ipexctl.base.option import Seconds, option
 from ipexctl.quick_dataclass import dataclass
 
 OF_RUN = (
-    "script", "args", "n", "ppn", "module", "env", "accelerate", "secret_env", "compress", "data",
-    "force", "no_sync", "ports",
-)  # fmt: skip
+    "script",
+    "args",
+    "n",
+    "ppn",
+    "module",
+    "env",
+    "accelerate",
+    "secret_env",
+    "compress",
+    "data",
+    "force",
+    "no_sync",
+    "ports",
+)
 
 
 @dataclass(frozen=True)

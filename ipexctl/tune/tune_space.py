@@ -89,9 +89,13 @@ class Setup:
 
 
 def setup_of(
-    plan: LaunchPlan, facts: Sequence[Facts], prepared: Sequence[Prepared],
-    env: Mapping[str, str], options: Collection[str], n: int | None,
-) -> Setup:  # fmt: skip
+    plan: LaunchPlan,
+    facts: Sequence[Facts],
+    prepared: Sequence[Prepared],
+    env: Mapping[str, str],
+    options: Collection[str],
+    n: int | None,
+) -> Setup:
     """Collect from the plan what the candidates depend on."""
     first = plan.hosts[0]
     counts = [host.threads for host in plan.hosts]

@@ -19,12 +19,24 @@ IMPORTED = {
 }
 # calling one of these means that the ranks work together
 GROUP_CALLS = frozenset(
-    {"init_process_group", "init_device_mesh", "DistributedDataParallel", "fully_shard",
-     "FullyShardedDataParallel", "init_distributed", "PartialState", "Accelerator"}
-)  # fmt: skip
+    {
+        "init_process_group",
+        "init_device_mesh",
+        "DistributedDataParallel",
+        "fully_shard",
+        "FullyShardedDataParallel",
+        "init_distributed",
+        "PartialState",
+        "Accelerator",
+    }
+)
 # those that exchange gradients themselves: the last part of the called name
-SHARD_CALLS = {"fully_shard": "FSDP", "FullyShardedDataParallel": "FSDP", "FSDPStrategy": "FSDP",
-               "DeepSpeedStrategy": "DeepSpeed"}  # fmt: skip
+SHARD_CALLS = {
+    "fully_shard": "FSDP",
+    "FullyShardedDataParallel": "FSDP",
+    "FSDPStrategy": "FSDP",
+    "DeepSpeedStrategy": "DeepSpeed",
+}
 WRAP = frozenset({"accelerate", "transformers", "lightning"})  # wrap models in DDP by default
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
@@ -98,11 +110,12 @@ def _asked_by_variables(env: Mapping[str, str]) -> Iterator[str]:
 
 TRAINER_ARGUMENTS = frozenset(
     {
-        "transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments",
+        "transformers.TrainingArguments",
+        "transformers.Seq2SeqTrainingArguments",
         "transformers.training_args.TrainingArguments",
         "sentence_transformers.SentenceTransformerTrainingArguments",
     }
-)  # fmt: skip
+)
 
 # subclasses of TrainingArguments with bf16=True unless fp16 is set
 TRL_CONFIGS = frozenset(

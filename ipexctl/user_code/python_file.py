@@ -23,9 +23,16 @@ _VERSION_WORDS = ("version", "hasattr", "signature", "fields(")
 _IS_MAIN = frozenset({"__name__ == '__main__'", "'__main__' == __name__"})
 # expressions inside these may be skipped even if the statement runs
 _MAYBE = (
-    ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-    ast.ExceptHandler, ast.match_case,
-)  # fmt: skip
+    ast.IfExp,
+    ast.BoolOp,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+    ast.ExceptHandler,
+    ast.match_case,
+)
 _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # except* is new in Python 3.11
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

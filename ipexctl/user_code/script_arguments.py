@@ -364,9 +364,11 @@ def _click_argument(file: PythonFile, call: ast.Call, *, positional: bool) -> Ar
         optional = not required or bool(may_come)
         _require(not (optional and nargs > 1))
         return Argument(
-            words[0], call.lineno, nargs="?" if optional and not many else values,
+            words[0],
+            call.lineno,
+            nargs="?" if optional and not many else values,
             required=not optional,
-        )  # fmt: skip
+        )
     flags = [part for word in words if word.startswith("-") for part in word.split("/")]
     _require(flags and all(flag.startswith("-") for flag in flags))
     pair = any("/" in word for word in words)
@@ -375,9 +377,12 @@ def _click_argument(file: PythonFile, call: ast.Call, *, positional: bool) -> Ar
     if is_flag or _constant(keywords.get("count"), False):
         nargs = 0
     return Argument(
-        max(flags, key=len), call.lineno, tuple(flags), required=required and not may_come,
+        max(flags, key=len),
+        call.lineno,
+        tuple(flags),
+        required=required and not may_come,
         nargs=None if nargs == 1 else nargs,
-    )  # fmt: skip
+    )
 
 
 def _read_typer(file: PythonFile) -> ScriptArguments | None:
@@ -403,7 +408,7 @@ def _read_typer(file: PythonFile) -> ScriptArguments | None:
     return ScriptArguments(
         (*_function_arguments(file, function), *completion, HELP),
         abbreviates=False,
-    )  # fmt: skip
+    )
 
 
 def _typer_command(file: PythonFile, app: ast.Name) -> ast.FunctionDef | None:

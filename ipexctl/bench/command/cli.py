@@ -30,7 +30,7 @@ def _read_size_option(text: str | None) -> int:
 @on_hosts(readers={**READERS, "max_size": _read_size_option})
 def allreduce(
     *, target: Any, root: Root = "~/.ipexctl", options: AllreduceOptions, json: Json = False
-) -> None:  # fmt: skip
+) -> None:
     """Measure all_reduce, and name the slow host or link.
 
     The exit code is 1 if a slow host or link was found.

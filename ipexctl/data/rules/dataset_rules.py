@@ -59,9 +59,16 @@ def read_held(host: str, row: DatasetRow) -> Held:
     """Return what the host says of a dataset. Raises HostFailed."""
     try:
         return Held(
-            row.name, row.version, row.files, row.bytes, row.path, row.hub, row.old, row.parts,
+            row.name,
+            row.version,
+            row.files,
+            row.bytes,
+            row.path,
+            row.hub,
+            row.old,
+            row.parts,
             row.source,
-        )  # fmt: skip
+        )
     except ValueError as e:
         raise Answer(host, {}).invalid_reply(str(e)) from None
 

@@ -76,13 +76,16 @@ class SshConfig:
         without = "" if self._file else None
         return {
             host: replace(
-                answer, name=host.name, user=host.user or answer.user,
-                port=host.port or answer.port, given=host,
+                answer,
+                name=host.name,
+                user=host.user or answer.user,
+                port=host.port or answer.port,
+                given=host,
                 configured=named.get(host.name) or named.get(host.name.lower(), without),
                 usual_user="" if answer.user in (self.me.user, host.user) else answer.user,
             )
             for host, answer in answers.items()
-        }  # fmt: skip
+        }
 
     def names(self) -> tuple[str, ...]:
         """Return the hosts that have a `Host` line of their own, in its order."""

@@ -72,10 +72,14 @@ def play_document(reports: Sequence[PlayReport], mask: Callable[[str], str]) -> 
 def _outcome_document(outcome: StepOutcome, mask: Callable[[str], str]) -> dict[str, Any]:
     step = outcome.step
     document = {
-        "step": step.number, "title": step.title, "kind": step.kind, "host": outcome.host,
-        "place": f"{step.place.source}:{step.place.line}", "state": outcome.state.value,
+        "step": step.number,
+        "title": step.title,
+        "kind": step.kind,
+        "host": outcome.host,
+        "place": f"{step.place.source}:{step.place.line}",
+        "state": outcome.state.value,
         "seconds": round(outcome.seconds, 3),
-    }  # fmt: skip
+    }
     texts = {
         "item": step.item_text,
         "slug": outcome.slug,

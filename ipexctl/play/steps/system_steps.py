@@ -80,8 +80,8 @@ class Sysctl(HostStep):
     value: str | None = arg("Its value.", None)
     state: Literal["present", "absent"] = arg("absent: remove it from the file.", "present")
     sysctl_file: str = arg(
-        "File that sets it at boot; \"\": set it only now.", "/etc/sysctl.d/90-ipexctl.conf"
-    )  # fmt: skip
+        'File that sets it at boot; "": set it only now.', "/etc/sysctl.d/90-ipexctl.conf"
+    )
 
     def check(self) -> None:
         if not _PARAMETER.fullmatch(self.name) or ".." in self.name:

@@ -23,13 +23,19 @@ _PASSED = re.compile(rf'"?\$\{{{PREFIX}(\w+)\}}"?')
 _PASSED_PART = re.compile(r"__|_([0-9a-f]+)_")
 # Ansible's name -> ours
 _ANSIBLE = {
-    "inventory_hostname": "host", "ansible_hostname": "fact.hostname",
-    "ansible_memtotal_mb": "fact.memory", "ansible_processor_vcpus": "fact.cpus",
-    "ansible_processor_cores": "fact.cores", "ansible_distribution": "fact.os",
-    "ansible_os_family": "fact.os_family", "ansible_kernel": "fact.kernel",
-    "ansible_architecture": "fact.arch", "ansible_user_id": "fact.user",
-    "ansible_user_dir": "fact.home", "ansible_user": "fact.user",
-}  # fmt: skip
+    "inventory_hostname": "host",
+    "ansible_hostname": "fact.hostname",
+    "ansible_memtotal_mb": "fact.memory",
+    "ansible_processor_vcpus": "fact.cpus",
+    "ansible_processor_cores": "fact.cores",
+    "ansible_distribution": "fact.os",
+    "ansible_os_family": "fact.os_family",
+    "ansible_kernel": "fact.kernel",
+    "ansible_architecture": "fact.arch",
+    "ansible_user_id": "fact.user",
+    "ansible_user_dir": "fact.home",
+    "ansible_user": "fact.user",
+}
 KINDS = ("fact", "env", "secret")
 LONGEST = 1_000_000  # characters of a text with its values: a dozen variables can make gigabytes
 

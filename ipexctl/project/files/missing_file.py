@@ -21,16 +21,35 @@ _NAME = re.compile(r"[\w-]+\.[\w.-]+")
 
 # distributions whose modules have other names
 DISTRIBUTIONS = {
-    "cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn",
-    "skimage": "scikit-image", "yaml": "pyyaml", "bs4": "beautifulsoup4", "dotenv": "python-dotenv",
-    "dateutil": "python-dateutil", "attr": "attrs", "Bio": "biopython", "fitz": "pymupdf",
-    "docx": "python-docx", "git": "gitpython", "jwt": "pyjwt", "serial": "pyserial",
-    "usb": "pyusb", "zmq": "pyzmq", "OpenSSL": "pyopenssl", "Crypto": "pycryptodome",
-    "faiss": "faiss-cpu", "Levenshtein": "levenshtein", "umap": "umap-learn",
-    "pkg_resources": "setuptools<81", "lightning_fabric": "pytorch-lightning",
-    "tensorflow": "tensorflow-cpu", "hydra": "hydra-core", "ruamel": "ruamel.yaml",
+    "cv2": "opencv-python-headless",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "bs4": "beautifulsoup4",
+    "dotenv": "python-dotenv",
+    "dateutil": "python-dateutil",
+    "attr": "attrs",
+    "Bio": "biopython",
+    "fitz": "pymupdf",
+    "docx": "python-docx",
+    "git": "gitpython",
+    "jwt": "pyjwt",
+    "serial": "pyserial",
+    "usb": "pyusb",
+    "zmq": "pyzmq",
+    "OpenSSL": "pyopenssl",
+    "Crypto": "pycryptodome",
+    "faiss": "faiss-cpu",
+    "Levenshtein": "levenshtein",
+    "umap": "umap-learn",
+    "pkg_resources": "setuptools<81",
+    "lightning_fabric": "pytorch-lightning",
+    "tensorflow": "tensorflow-cpu",
+    "hydra": "hydra-core",
+    "ruamel": "ruamel.yaml",
     "neural_compressor": "neural-compressor-pt",
-}  # fmt: skip
+}
 
 # of packages whose module has the same name; for others the name is a guess
 SAME_NAME = frozenset(

@@ -96,9 +96,17 @@ class CheckpointCopies:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
         copy_requests.op_lay_out(
-            Silent(), order.root, order.cwd, ".", order.checkpoints, list(rows.values()),
-            self.keys, givers, layout.members, aside_folder(order),
-        )  # fmt: skip
+            Silent(),
+            order.root,
+            order.cwd,
+            ".",
+            order.checkpoints,
+            list(rows.values()),
+            self.keys,
+            givers,
+            layout.members,
+            aside_folder(order),
+        )
         return sorted(rows)
 
     def put_newer_aside(
@@ -159,10 +167,15 @@ class CheckpointCopies:
         size = sum(size for size, _, _ in files.values())
         parts = {layout.parts[0][0]: CopiedPart(sha, os.path.getsize(copies.path(sha)), size)}
         manifest = Manifest(
-            name, checkpoint_rules.LAID_OUT, layout.age, parts,
-            step=checkpoint_names.step_of(layout.key or name), key=layout.key,
-            members=layout.members, gap=layout.gap,
-        )  # fmt: skip
+            name,
+            checkpoint_rules.LAID_OUT,
+            layout.age,
+            parts,
+            step=checkpoint_names.step_of(layout.key or name),
+            key=layout.key,
+            members=layout.members,
+            gap=layout.gap,
+        )
         copies.publish(manifest)
 
     def copy_folder_of(self, order: StartOrder) -> "CopyFolder":

@@ -256,10 +256,16 @@ class Worker:
             inherited = sorted(set(found) - set(self.fresh(found)))
             self.say(
                 PartFound(
-                    key, stamp, sorted(found), needs, age, sorted(members), inherited,
+                    key,
+                    stamp,
+                    sorted(found),
+                    needs,
+                    age,
+                    sorted(members),
+                    inherited,
                     self.habits.gap,
                 )
-            )  # fmt: skip
+            )
 
     def note_members(self, key: str, members: "Members") -> None:
         """Note once which plain names are one checkpoint."""

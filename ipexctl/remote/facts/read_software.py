@@ -18,9 +18,23 @@ if MYPY:
     from typing import Any
 
 
-WANTED = frozenset(("torch", "intel-extension-for-pytorch", "oneccl-bind-pt", "torch-ccl",
-                    "impi-rt", "intel-openmp", "numpy", "mpi4py", "accelerate", "transformers",
-                    "deepspeed", "oneccl", "libfabric"))  # fmt: skip
+WANTED = frozenset(
+    (
+        "torch",
+        "intel-extension-for-pytorch",
+        "oneccl-bind-pt",
+        "torch-ccl",
+        "impi-rt",
+        "intel-openmp",
+        "numpy",
+        "mpi4py",
+        "accelerate",
+        "transformers",
+        "deepspeed",
+        "oneccl",
+        "libfabric",
+    )
+)
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*?)-(\d[^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info\Z")
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 KEY = re.compile(r"[0-9a-f]{16}\Z")

@@ -16,15 +16,51 @@ TEXT = 160
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|/python3\d+\.zip/|^<fr")
 PAUSES = {"sleep", "wait", "sched_yield", "pause"}
 TESTS = {
-    "exists", "isfile", "isdir", "is_file", "is_dir", "is_set", "isSet", "empty", "poll", "full",
-    "done", "locked", "qsize", "is_alive", "is_completed", "test", "check", "ready", "acquire",
-    "get_nowait", "listdir", "glob", "stat", "getsize",
-}  # fmt: skip
+    "exists",
+    "isfile",
+    "isdir",
+    "is_file",
+    "is_dir",
+    "is_set",
+    "isSet",
+    "empty",
+    "poll",
+    "full",
+    "done",
+    "locked",
+    "qsize",
+    "is_alive",
+    "is_completed",
+    "test",
+    "check",
+    "ready",
+    "acquire",
+    "get_nowait",
+    "listdir",
+    "glob",
+    "stat",
+    "getsize",
+}
 # other calls of waiting loops: look at the clock, print that they wait
 BESIDES = {
-    "time", "monotonic", "perf_counter", "len", "int", "float", "str", "min", "max", "any", "all",
-    "print", "info", "debug", "warning", "flush", "format",
-}  # fmt: skip
+    "time",
+    "monotonic",
+    "perf_counter",
+    "len",
+    "int",
+    "float",
+    "str",
+    "min",
+    "max",
+    "any",
+    "all",
+    "print",
+    "info",
+    "debug",
+    "warning",
+    "flush",
+    "format",
+}
 QUIET = PAUSES | TESTS | BESIDES
 # calls that fail until another process is ready: a lock file, a server that is not up yet
 ATTEMPTS = {"open", "mkdir", "makedirs", "link", "symlink", "rename", "connect", "lockf", "flock"}

@@ -44,28 +44,43 @@ class Manager:
 
 _APT = ["apt-get", "-y", "-q"]
 _INSTALL = _APT + [
-    "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "install",
-]  # fmt: skip
+    "-o",
+    "Dpkg::Options::=--force-confdef",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+    "install",
+]
 _DNF = ["dnf", "-y", "-q"]
 _RPM = ["rpm", "-q", "--qf", "installed %{NAME} %{EVR}\n"]
 MANAGERS = (
     Manager(
-        name="apt", program="apt-get",
+        name="apt",
+        program="apt-get",
         versions=["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n"],
-        install=_INSTALL, latest=_INSTALL, remove=_APT + ["remove"],
+        install=_INSTALL,
+        latest=_INSTALL,
+        remove=_APT + ["remove"],
         update=_APT + ["-o", "APT::Update::Error-Mode=any", "update"],
     ),
     Manager(
-        name="dnf", program="dnf", versions=_RPM,
-        install=_DNF + ["install"], latest=_DNF + ["install", "--best"],
-        remove=_DNF + ["remove"], update=_DNF + ["makecache"],
+        name="dnf",
+        program="dnf",
+        versions=_RPM,
+        install=_DNF + ["install"],
+        latest=_DNF + ["install", "--best"],
+        remove=_DNF + ["remove"],
+        update=_DNF + ["makecache"],
     ),
     Manager(
-        name="zypper", program="zypper", versions=_RPM, install=["zypper", "-n", "-q", "install"],
-        latest=["zypper", "-n", "-q", "update"], remove=["zypper", "-n", "-q", "remove"],
+        name="zypper",
+        program="zypper",
+        versions=_RPM,
+        install=["zypper", "-n", "-q", "install"],
+        latest=["zypper", "-n", "-q", "update"],
+        remove=["zypper", "-n", "-q", "remove"],
         update=["zypper", "-n", "-q", "refresh"],
     ),
-)  # fmt: skip
+)
 
 
 def manager_variables() -> "dict[str, str]":
@@ -98,8 +113,10 @@ def apply(task: "Task") -> "Result":
     missing = packages_to_change(names, after, state)
     if missing:
         problem = "still installed" if state == "absent" else "not installed"
-        raise Failure("%s succeeded, but %s: %s" % (
-            manager.name, problem, ", ".join(missing)), slug="package-not-changed")  # fmt: skip
+        raise Failure(
+            "%s succeeded, but %s: %s" % (manager.name, problem, ", ".join(missing)),
+            slug="package-not-changed",
+        )
     return before != after, describe_changes(before, after), ""
 
 
@@ -173,9 +190,11 @@ def _run(task: "Task", command: "list[str]") -> "tuple[int, str]":
 
 def _failure(manager: "Manager", code: int, out: str) -> "Failure":
     return Failure(
-        "%s failed (exit %d)" % (manager.name, code), out[-1500:],
-        "sudo: true" if os.geteuid() else "", slug="package-manager-failed",
-    )  # fmt: skip
+        "%s failed (exit %d)" % (manager.name, code),
+        out[-1500:],
+        "sudo: true" if os.geteuid() else "",
+        slug="package-manager-failed",
+    )
 
 
 def describe_changes(before: "dict[str, str]", after: "dict[str, str]") -> str:
@@ -184,7 +203,10 @@ def describe_changes(before: "dict[str, str]", after: "dict[str, str]") -> str:
         old, new = before.get(name), after.get(name)
         if old != new:
             changes.append(
-                "%s removed" % name if new is None
-                else "%s %s" % (name, new) if old is None else "%s %s -> %s" % (name, old, new)
-            )  # fmt: skip
+                "%s removed" % name
+                if new is None
+                else "%s %s" % (name, new)
+                if old is None
+                else "%s %s -> %s" % (name, old, new)
+            )
     return ", ".join(changes)

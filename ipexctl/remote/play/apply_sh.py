@@ -27,9 +27,12 @@ def apply(task: "Task") -> "Result":
     if not os.path.isdir(folder):
         raise Failure("there is no folder %s" % folder, hint="chdir: /path", slug="path-missing")
     code, out = task.program(
-        ["/bin/sh", "-c", args["cmd"]], variables, folder, args["stdin"].encode("utf-8"),
+        ["/bin/sh", "-c", args["cmd"]],
+        variables,
+        folder,
+        args["stdin"].encode("utf-8"),
         args["timeout"],
-    )  # fmt: skip
+    )
     if code:
         words = "exit code %d" % code if code > 0 else "signal %d" % -code
         raise Failure("sh ended with %s" % words, out[-2000:], slug="command-failed")

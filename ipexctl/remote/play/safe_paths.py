@@ -270,9 +270,12 @@ def not_written(path: str, error: "OSError") -> "Failure":
 def describe_file_type(status: "os.stat_result") -> str:
     mode = status.st_mode
     for test, word in (
-        (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"),
-        (stat.S_ISREG, "a file"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"),
-    ):  # fmt: skip
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISREG, "a file"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+    ):
         if test(mode):
             return word
     return "a device"

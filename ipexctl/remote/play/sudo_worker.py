@@ -105,9 +105,14 @@ class SudoWorker:
         """Start root's agent under sudo, and return its Frames. Raise Failure if sudo refuses."""
         command = _sudo_command(self.password) + [sys.executable, "-ISc", _BOOT]
         process = self.process = subprocess.Popen(
-            command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, preexec_fn=start_process_group, env=_sudo_environment(),
-        )  # fmt: skip
+            command,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=start_process_group,
+            env=_sudo_environment(),
+        )
         body = zlib.compress(marshal.dumps(dict(self.call.agent.sources)), 1)
         answer = (self.password + "\n").encode("utf-8") if self.password else b""
         assert process.stdin and process.stdout
@@ -163,10 +168,14 @@ def run_as_root(command: "list[str]", password: str) -> None:
     """Run a command as root. Raise Failure if sudo would ask, or refuses."""
     try:
         process = subprocess.Popen(
-            (_sudo_command(password) if os.geteuid() else []) + command, cwd="/",
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            preexec_fn=start_process_group, env=_sudo_environment(),
-        )  # fmt: skip
+            (_sudo_command(password) if os.geteuid() else []) + command,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=start_process_group,
+            env=_sudo_environment(),
+        )
     except OSError as e:
         raise _refusal_failure("sudo: %s" % (e.strerror or e), password) from None
     try:

@@ -109,9 +109,14 @@ class Task:
         from ipexctl.remote.child_processes import ends_with, start_user_program
 
         process = subprocess.Popen(
-            command, env=variables, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, preexec_fn=start_user_program,
-        )  # fmt: skip
+            command,
+            env=variables,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=start_user_program,
+        )
         with ends_with(self.at_end, process) as kill:
             timer = threading.Timer(timeout, kill)
             timer.daemon = True

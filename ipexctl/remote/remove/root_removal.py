@@ -25,9 +25,19 @@ if MYPY:
     from ipexctl.remote.main import Call
 
 OURS = (
-    "current", "previous", "runs", "data", "envs", "tools", "pythons", "projects", "blobs",
-    "install.holder", "install.lock", root_folder.MARK,
-)  # fmt: skip
+    "current",
+    "previous",
+    "runs",
+    "data",
+    "envs",
+    "tools",
+    "pythons",
+    "projects",
+    "blobs",
+    "install.holder",
+    "install.lock",
+    root_folder.MARK,
+)
 LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
 MOST_NAMES = 20  # names in an answer
 

@@ -59,9 +59,18 @@ class Ending:
         `number`; `away`: other hosts that were not reached then."""
         why = "%s; not reached: %s" % (self.why, ", ".join(away)) if away else self.why
         return AttemptEnded(
-            attempt, ran, self.again, why, self.error, self.lost, lasted, complete, number,
-            list(away), self.lacking,
-        )  # fmt: skip
+            attempt,
+            ran,
+            self.again,
+            why,
+            self.error,
+            self.lost,
+            lasted,
+            complete,
+            number,
+            list(away),
+            self.lacking,
+        )
 
 
 def classify_ending(

@@ -27,9 +27,13 @@ if MYPY:
 
 # where a host's own MPI may be, if it is not in PATH
 MPIS = (
-    "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin", "/usr/local/openmpi/bin", "/opt/openmpi/bin",
-    "/opt/mpich/bin", "/opt/intel/oneapi/mpi/latest/bin",
-)  # fmt: skip
+    "/usr/lib64/openmpi/bin",
+    "/usr/lib64/mpich/bin",
+    "/usr/local/openmpi/bin",
+    "/opt/openmpi/bin",
+    "/opt/mpich/bin",
+    "/opt/intel/oneapi/mpi/latest/bin",
+)
 TIMEOUT = 20
 LOOK = """
 import importlib.util, sys

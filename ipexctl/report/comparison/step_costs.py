@@ -9,9 +9,11 @@ LATE = 0.9  # times as busy as the busiest host: others may wait for such a host
 MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less is not reported
 SHARE = 0.2  # of the longer time of a step: a part with less of it is not listed
 PARTS = {
-    "computing": "computing", "waited": "waiting for a CPU", "sending": "exchanging data",
+    "computing": "computing",
+    "waited": "waiting for a CPU",
+    "sending": "exchanging data",
     "idle": "other waits",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,13 @@ def make_curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
 
 
 def make_chart(
-    axis: str, unit: str, x: Sequence[float],
-    series: Iterable[tuple[str, Sequence[Point]]], *, band: bool,
-) -> dict[str, Any]:  # fmt: skip
+    axis: str,
+    unit: str,
+    x: Sequence[float],
+    series: Iterable[tuple[str, Sequence[Point]]],
+    *,
+    band: bool,
+) -> dict[str, Any]:
     """Return a chart for page.js. `axis`: what `x` is. `band`: with minimum and maximum values."""
     curves_by_name = [(name, make_curve(points, x)) for name, points in series]
     return {

@@ -17,10 +17,13 @@ def section_document(material: Material) -> dict[str, Any]:
     run = material.last.run
     began, about = "Queued" if run.phase is Phase.QUEUED else "Started", run.about
     rows = [
-        ("Hosts", fold(about.hosts)), (began, material.began), (f"{began} by", about.by),
-        ("Folder", about.folder), ("CPU time", _describe_cpu_time(material)),
+        ("Hosts", fold(about.hosts)),
+        (began, material.began),
+        (f"{began} by", about.by),
+        ("Folder", about.folder),
+        ("CPU time", _describe_cpu_time(material)),
         ("Exchanged", _describe_exchange(material.last)),
-    ]  # fmt: skip
+    ]
     facts = [[name, value] for name, value in rows if value]
     packages = material.last.of_run.packages if material.last.of_run else {}
     return {"facts": facts, "environment": material.environment, "packages": [*packages.items()]}

@@ -69,9 +69,12 @@ def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
 
 
 def _heat_map(
-    last: Attempt, title: str, unit: str,
-    edges: Sequence[float], rows: Sequence[tuple[str, Sequence[Any]]],
-) -> dict[str, Any]:  # fmt: skip
+    last: Attempt,
+    title: str,
+    unit: str,
+    edges: Sequence[float],
+    rows: Sequence[tuple[str, Sequence[Any]]],
+) -> dict[str, Any]:
     title += f", attempt {last.run.attempt}" if last.run.attempt > 1 else ""
     known = [(name, [v for v in values if v is not None]) for name, values in rows]
     middles = sorted(((median(v), name) for name, v in known if v), reverse=True)
@@ -80,6 +83,10 @@ def _heat_map(
         typical = median(value for value, _ in middles)
         text = f"most: {middles[0][1]} with {middles[0][0]:.3g} {unit}; usual: {typical:.3g} {unit}"
     return {
-        "title": title, "unit": unit, "text": text, "from": curves.round_value(edges[0]),
-        "to": curves.round_value(edges[-1]), "rows": curves.merged_rows(rows),
-    }  # fmt: skip
+        "title": title,
+        "unit": unit,
+        "text": text,
+        "from": curves.round_value(edges[0]),
+        "to": curves.round_value(edges[-1]),
+        "rows": curves.merged_rows(rows),
+    }

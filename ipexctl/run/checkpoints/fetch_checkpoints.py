@@ -107,9 +107,12 @@ def _prepare_target(top: Path, name: str) -> Path:
 
 
 def _fetch_part(
-    fleet: Fleet, run_id: str, source: tuple[ListedCheckpoint, CheckpointPart],
-    target: tuple[Path, fetch_outputs.Budget], hashes: dict[str, str],
-) -> None:  # fmt: skip
+    fleet: Fleet,
+    run_id: str,
+    source: tuple[ListedCheckpoint, CheckpointPart],
+    target: tuple[Path, fetch_outputs.Budget],
+    hashes: dict[str, str],
+) -> None:
     """Fetch a part from the first of its holders that provides it. Files that differ from those of
     another host go to a separate folder. `hashes`: path -> sha256."""
     (checkpoint, part), (fresh, budget) = source, target

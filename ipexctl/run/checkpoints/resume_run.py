@@ -119,9 +119,13 @@ def prepare_checkpoint_layout(
         hashes = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
         host = hosts[giver.target]
         done = fleet.call(
-            host, "checkpoints.copy_requests.serve", run_id=resumed.run_id, holder=giver.name,
-            wanted=hashes, keys=dict(keys),
-        )  # fmt: skip
+            host,
+            "checkpoints.copy_requests.serve",
+            run_id=resumed.run_id,
+            holder=giver.name,
+            wanted=hashes,
+            keys=dict(keys),
+        )
         urls[giver] = peer_url(peer_address(nodes[host].facts), done.read(PortOpened).port)
 
     def one(host: Host) -> None:

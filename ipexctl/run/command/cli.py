@@ -31,9 +31,13 @@ if TYPE_CHECKING:
 
 
 @command(
-    "Start here", 40, habits="launch start submit rerun",
-    keeps_rest=True, pasted=remove_launcher, spelled=spell_for_click,
-)  # fmt: skip
+    "Start here",
+    40,
+    habits="launch start submit rerun",
+    keeps_rest=True,
+    pasted=remove_launcher,
+    spelled=spell_for_click,
+)
 @on_hosts(names=False, readers=READERS, rare=("ui", "no_fold"))
 def run(
     *,

@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from ipexctl.user_code.launchers.pasted_line import PastedLine
 
 _MPI_SPELLINGS = {
-    "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
-    "-hostfile": "-f", "-machinefile": "-f",
-}  # fmt: skip
+    "-np": "-n",
+    "-ppn": "--ppn",
+    "--nproc_per_node": "--ppn",
+    "-hosts": "-H",
+    "-hostfile": "-f",
+    "-machinefile": "-f",
+}
 OTHERS = ("--help", "-h")  # flags that `run` does not declare
 _SAME = {
-    "--np": "-n", "--nproc-per-node": "--ppn", "--hostfile": "-f", "--machinefile": "-f",
+    "--np": "-n",
+    "--nproc-per-node": "--ppn",
+    "--hostfile": "-f",
+    "--machinefile": "-f",
     "--hosts": "-H",
-}  # fmt: skip
+}
 
 
 def remove_launcher(args: list[str]) -> list[str]:

@@ -310,9 +310,11 @@ def fetch(
 
 
 @command(
-    "Runs", 100, habits="kill cancel scancel",
+    "Runs",
+    100,
+    habits="kill cancel scancel",
     interrupted="the run may still be stopping: ipexctl ps",
-)  # fmt: skip
+)
 @on_hosts(names=False)
 def stop(
     run: RunName,

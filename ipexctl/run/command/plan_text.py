@@ -149,9 +149,13 @@ def _variable_entry(entry: str, why: str) -> Iterator[Text]:
 
 def _wrap_text(text: str, first: str, rest: str) -> Iterator[str]:
     yield from textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def plan_document(planned: Planned) -> dict[str, Any]:

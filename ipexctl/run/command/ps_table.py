@@ -67,9 +67,13 @@ def sort_runs(runs: Sequence[ListedRun]) -> list[ListedRun]:
 
 
 def table_lines(
-    runs: Sequence[ListedRun], listed: Sequence[ListedRun], caller: Caller, now: float,
-    width: int | None, ids: Collection[str] = (),
-) -> list[Text]:  # fmt: skip
+    runs: Sequence[ListedRun],
+    listed: Sequence[ListedRun],
+    caller: Caller,
+    now: float,
+    width: int | None,
+    ids: Collection[str] = (),
+) -> list[Text]:
     """Return the table, and below it what else is to be known of a run, a line each. `listed`: also
     the runs that are not shown; `ids`: of all runs that the hosts named, as commands find these,
     too. `width`: of the terminal; None: nothing is cut."""
@@ -102,9 +106,13 @@ def _used_columns(row: Row, columns: dict[str, int]) -> dict[str, int]:
 
 
 def _line(
-    cells: dict[str, str], tail: str, columns: dict[str, int], style: str, width: int | None,
+    cells: dict[str, str],
+    tail: str,
+    columns: dict[str, int],
+    style: str,
+    width: int | None,
     state: str = "",
-) -> Text:  # fmt: skip
+) -> Text:
     line = Text(style=style)
     for name, size in columns.items():
         cell = Text(cells[name], state if name == "STATE" else "")
@@ -167,9 +175,14 @@ def _by(by: str, own: str, *, wide: bool) -> str:
 
 
 def _make_row(
-    run: ListedRun, listed: Sequence[ListedRun], caller: Caller, now: float,
-    short: Callable[[ListedRun], str], *, wide: bool,
-) -> Row:  # fmt: skip
+    run: ListedRun,
+    listed: Sequence[ListedRun],
+    caller: Caller,
+    now: float,
+    short: Callable[[ListedRun], str],
+    *,
+    wide: bool,
+) -> Row:
     about, up = run.about, run.started - run.ok
     attempt = f"-r{run.attempt:02d}" if run.later or run.attempt > 1 else ""
     others = [other for other in listed if other.about.name == about.name]

@@ -38,9 +38,13 @@ if TYPE_CHECKING:
 
 
 def show_runs(
-    listing: Runs, *, every: bool, every_project: bool = False, filtered: bool = False,
+    listing: Runs,
+    *,
+    every: bool,
+    every_project: bool = False,
+    filtered: bool = False,
     verbose: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print the runs as a table, with `verbose` all that is known of each. In the folder of a
     project that has runs here, ended runs of other projects are only counted."""
     console = stdout_console()

@@ -33,9 +33,13 @@ class Situation:
 
 
 def situation_from_looks(
-    plan: LaunchPlan, looks: Mapping[str, Iterable[RankLook]], ends: Mapping[int, str],
-    quiet: float | None, silent: Spans = (), cuts: Spans = (),
-) -> Situation:  # fmt: skip
+    plan: LaunchPlan,
+    looks: Mapping[str, Iterable[RankLook]],
+    ends: Mapping[int, str],
+    quiet: float | None,
+    silent: Spans = (),
+    cuts: Spans = (),
+) -> Situation:
     """Make a Situation. `looks`: by host; `ends`: how ranks ended."""
     return Situation(
         world_size=plan.world_size,

@@ -52,9 +52,15 @@ def check_asked(run: str, patterns: Sequence[str], checkpoint: str) -> None:
 
 
 def fetch_files(
-    target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT,
-    *, merge: bool = False, dest: Path | None = None,
-) -> FetchReport:  # fmt: skip
+    target: Target,
+    text: str,
+    patterns: Sequence[str],
+    limit: int,
+    root: str = ROOT,
+    *,
+    merge: bool = False,
+    dest: Path | None = None,
+) -> FetchReport:
     """Fetch files. `patterns`: below the folder where ranks started. `merge`: put all hosts' files
     in one folder. `dest`: the folder for the files, or None for one of the run."""
     fetch_outputs.check_patterns("fetch", patterns)

@@ -45,9 +45,13 @@ class Wanted:
 
 
 def show_logs(
-    target: Target, wanted: Wanted, show: Show, root: str = ROOT,
-    bar: ShowBar | None = None, when: ShowTime | None = None,
-) -> AskedRun:  # fmt: skip
+    target: Target,
+    wanted: Wanted,
+    show: Show,
+    root: str = ROOT,
+    bar: ShowBar | None = None,
+    when: ShowTime | None = None,
+) -> AskedRun:
     """Show the logs host by host and rank by rank; with `follow` all at once, as they come.
 
     `bar` gets the state of a progress bar whose line has not ended. `when` gets the time at which
@@ -69,9 +73,14 @@ def show_logs(
                         bar(run, names[host], rank, state)
 
             read_host_logs(
-                fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
+                fleet,
+                host,
+                name=names[host],
+                run=run.id,
+                wanted=wanted,
+                shown=shown,
                 times=when is not None,
-            )  # fmt: skip
+            )
 
         for group in [list(names)] if wanted.follow else [[host] for host in names]:
             fleet.map_hosts(read, group)
@@ -123,16 +132,28 @@ def read_kept_tails(
 
 
 def read_host_logs(
-    fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
-    shown: Callable[[int, Sequence[str], str, Span | None], None], *, times: bool,
-) -> None:  # fmt: skip
+    fleet: Fleet,
+    host: Host,
+    name: str,
+    run: str,
+    wanted: Wanted,
+    shown: Callable[[int, Sequence[str], str, Span | None], None],
+    *,
+    times: bool,
+) -> None:
     """Read logs. `shown` gets a rank, its next lines, its bar's state and when it printed them."""
     agent, streams, clocks = fleet.agents[host], dict[int, Lines](), dict[int, LogTimes]()
     request = {
-        "root": fleet.root_of(host), "known_as": name, "run_id": run,
-        "ranks": list(wanted.ranks), "lines": wanted.lines, "since": wanted.since,
-        "times": times, "follow": wanted.follow, "window": WINDOW,
-    }  # fmt: skip
+        "root": fleet.root_of(host),
+        "known_as": name,
+        "run_id": run,
+        "ranks": list(wanted.ranks),
+        "lines": wanted.lines,
+        "since": wanted.since,
+        "times": times,
+        "follow": wanted.follow,
+        "window": WINDOW,
+    }
     number = agent.start("run.run_logs.read", request)
     for frame in agent.answers(number, SILENCE, LARGEST):
         if "event" not in frame.header:

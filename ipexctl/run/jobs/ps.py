@@ -98,9 +98,14 @@ def read_caller() -> Caller:
 
 
 def find_run(
-    fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False, removes: bool = False,
+    fleet: Fleet,
+    text: str,
+    *,
+    newest: int = 0,
+    sizes: bool = False,
+    removes: bool = False,
     says_whose: bool = False,
-) -> ListedRun:  # fmt: skip
+) -> ListedRun:
     """Return the run that `text` names; hosts are asked for all runs if none of the newest is the
     caller's. `removes`: as for choose_run; `says_whose`: as find_run_of_anybody. Raise Unreachable
     if a host not asked may have it."""
@@ -239,9 +244,12 @@ def _name_other_accounts(fleet: Fleet) -> str:
 
 
 def stop_run(
-    target: Target, text: str, seconds: float, root: str = ROOT,
+    target: Target,
+    text: str,
+    seconds: float,
+    root: str = ROOT,
     agreed: Callable[[ListedRun], bool] = lambda run: True,
-) -> Stopped:  # fmt: skip
+) -> Stopped:
     """Send Ctrl-C to the ranks, and kill them after this many seconds. `agreed`: asked before a run
     is stopped that is not the caller's own."""
     caller = read_caller()
@@ -271,9 +279,13 @@ def stop_run(
 
 
 def ask_run_hosts(
-    fleet: Fleet, run: ListedRun, operation: str, kind: type[_T],
-    only: Collection[str] | None = None, **fields: Any,
-) -> dict[str, _T]:  # fmt: skip
+    fleet: Fleet,
+    run: ListedRun,
+    operation: str,
+    kind: type[_T],
+    only: Collection[str] | None = None,
+    **fields: Any,
+) -> dict[str, _T]:
     """Call an operation on the hosts that reported the run, or `only` on these; return the answers,
     of this kind, by the hosts' names in it."""
     hosts = map_reporting_hosts(fleet, run).items()
@@ -454,9 +466,13 @@ def read_listed_rows(answer: Answer, host: str, note: Callable[[str], object]) -
 
 
 def gather_runs(
-    fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False,
+    fleet: Fleet,
+    *,
+    only: str = "",
+    newest: int = 0,
+    sizes: bool = False,
     hosts: Sequence[Host] | None = None,
-) -> tuple[ListedRun, ...]:  # fmt: skip
+) -> tuple[ListedRun, ...]:
     """Return the runs that the hosts know, each with what each host saw. `newest`: number of ended
     runs, 0 for all. `hosts`: ask only these, which have answered before."""
 

@@ -35,10 +35,14 @@ def compose_again_line(fleet: Fleet, run: ListedRun) -> str:
     ranks = run.about.ranks // max(1, len(run.about.hosts)) * len(remaining)
     fewer = ranks if len(remaining) < len(hosts) else None
     command = compose_retry_command(
-        started.typed, lost, None, fewer=fewer, hosts=len(remaining),
+        started.typed,
+        lost,
+        None,
+        fewer=fewer,
+        hosts=len(remaining),
         spares=None if len(spares) == len(started.spares) else spares,
         resume=run.first_id if _has_checkpoint(fleet, run) else "",
-    )  # fmt: skip
+    )
     with suppress(OSError):
         if Path.cwd() == started.folder:
             return command

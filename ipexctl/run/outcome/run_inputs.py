@@ -26,10 +26,13 @@ class Inputs:
 
 
 def collect_run_inputs(
-    plan: Sequence[HostPlan], nodes: Iterable[PlannedHost], sent: Tree | None,
-    data: Mapping[str, str], findings: Sequence[tuple[str, str, str]] = (),
+    plan: Sequence[HostPlan],
+    nodes: Iterable[PlannedHost],
+    sent: Tree | None,
+    data: Mapping[str, str],
+    findings: Sequence[tuple[str, str, str]] = (),
     git: GitState | None = None,
-) -> Inputs:  # fmt: skip
+) -> Inputs:
     """Collect the inputs. `sent`: None with --no-sync. `data`: the version of each dataset, by
     content. `findings`: id, hosts and text of the findings of the preflight."""
     by_host = {node.host.name: node for node in nodes}

@@ -119,9 +119,12 @@ def _waits_text(reports: Sequence[RunOnHost]) -> str:
 
 
 def _find_since(
-    phase: Phase, reports: Sequence[RunOnHost], deciding: Sequence[RunOnHost], began: float,
+    phase: Phase,
+    reports: Sequence[RunOnHost],
+    deciding: Sequence[RunOnHost],
+    began: float,
     seconds: float,
-) -> float:  # fmt: skip
+) -> float:
     if phase in (Phase.QUEUED, Phase.STARTING):
         return began
     if phase is Phase.RUNNING:

@@ -98,9 +98,12 @@ class EndReports:
     complete: bool = False  # whether the hub has sent its last record
 
     def verdict(
-        self, journal_verdict: Callable[[], Verdict | None], known: causes.Known,
-        *, all_of_it: bool,
-    ) -> Verdict:  # fmt: skip
+        self,
+        journal_verdict: Callable[[], Verdict | None],
+        known: causes.Known,
+        *,
+        all_of_it: bool,
+    ) -> Verdict:
         """Return the hub's verdict; if there is none, `all_of_it` was not received, or a lost host
         may know more, that of the journals; if no host can be asked, the one of this command."""
         by_hub = decide_verdict(self.facts, self.ranks, known) if self.complete else None

@@ -94,7 +94,7 @@ def judge_slow_steps(
             StepWait.UNKNOWN,
             f"too little is known of {fold(missing)} to say what a step waits for",
             speed=speed,
-        )  # fmt: skip
+        )
     return _Judge(plan, by_host, speed, script or quoting.quote(plan.argv)).found()
 
 

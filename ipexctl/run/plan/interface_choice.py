@@ -13,10 +13,14 @@ from ipexctl.run.plan.launch import PlannedHost
 # a user who sets one of these has chosen a network
 CHOOSE = frozenset(
     {
-        "MASTER_ADDR", "GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE", "UCX_NET_DEVICES",
+        "MASTER_ADDR",
+        "GLOO_SOCKET_IFNAME",
+        "FI_TCP_IFACE",
+        "CCL_KVS_IFACE",
+        "UCX_NET_DEVICES",
         "I_MPI_HYDRA_IFACE",
     }
-)  # fmt: skip
+)
 
 
 def may_choose(nodes: Sequence[PlannedHost], user_variables: AbstractSet[str]) -> bool:

@@ -33,13 +33,17 @@ TABLE = (
     Contract("WORLD_SIZE", "number of ranks", _TORCH, lambda p, h, r: p.world_size, fixed=True),
     Contract("LOCAL_RANK", "rank on its host", _TORCH, lambda p, h, r: r.local_rank, fixed=True),
     Contract(
-        "LOCAL_WORLD_SIZE", "ranks on its host", "torchrun scripts, Accelerate",
-        lambda p, h, r: len(h.ranks), fixed=True,
+        "LOCAL_WORLD_SIZE",
+        "ranks on its host",
+        "torchrun scripts, Accelerate",
+        lambda p, h, r: len(h.ranks),
+        fixed=True,
     ),
     Contract("MASTER_ADDR", "address of rank 0", _TORCH, lambda p, h, r: p.master_addr),
     Contract("MASTER_PORT", "a free port there", _TORCH, lambda p, h, r: p.master_port),
     Contract(
-        "GROUP_RANK", "number of the host, from 0",
+        "GROUP_RANK",
+        "number of the host, from 0",
         "Lightning, Fabric (1.9, 2.0, 2.6); without it, both hosts of a two-host run start with "
         "rank 0",
         lambda p, h, r: p.hosts.index(h),
@@ -50,12 +54,14 @@ TABLE = (
     Contract("ROLE_RANK", "rank", _TORCHRUN, lambda p, h, r: r.rank, fixed=True),
     Contract("ROLE_WORLD_SIZE", "number of ranks", _TORCHRUN, lambda p, h, r: p.world_size),
     Contract(
-        "LOCAL_SIZE", "ranks on its host",
+        "LOCAL_SIZE",
+        "ranks on its host",
         "DeepSpeed: its device count on CPUs, its all-reduce in shared memory",
         lambda p, h, r: len(h.ranks),
     ),
     Contract(
-        "TORCHELASTIC_RUN_ID", "the run's id",
+        "TORCHELASTIC_RUN_ID",
+        "the run's id",
         "torch 1.9 and newer (is_torchelastic_launched), Lightning, which then uses RANK unchanged",
         lambda p, h, r: p.run_id,
     ),
@@ -63,11 +69,13 @@ TABLE = (
     Contract("TORCHELASTIC_MAX_RESTARTS", "`--restarts`", _TORCHRUN, lambda p, h, r: p.restarts),
     Contract("LT_DEVICES", "ranks on its host", _FABRIC, lambda p, h, r: len(h.ranks)),
     Contract("LT_NUM_NODES", "number of hosts", _FABRIC, lambda p, h, r: len(p.hosts)),
-)  # fmt: skip
+)
 ERROR_FILE = Contract(
-    "TORCHELASTIC_ERROR_FILE", "a file in the run's logs on its host",
-    "torch's @record, which writes the exception there as JSON", lambda p, h, r: "",
-)  # fmt: skip
+    "TORCHELASTIC_ERROR_FILE",
+    "a file in the run's logs on its host",
+    "torch's @record, which writes the exception there as JSON",
+    lambda p, h, r: "",
+)
 HOST_WIDE = (
     (
         "ACCELERATE_USE_CPU",
@@ -77,14 +85,22 @@ HOST_WIDE = (
         "Trainer without `--use_cpu` train alone on each rank. Before 0.15 it is `USE_CPU`",
     ),
     ("DS_ACCELERATOR", "`cpu`, where deepspeed is installed", "DeepSpeed; seen in 0.19"),
-)  # fmt: skip
+)
 # variables that differ in a further attempt, which may have other hosts (--restarts)
 VARIES = {
-    "RANK": "rank", "ROLE_RANK": "rank", "WORLD_SIZE": "world", "ROLE_WORLD_SIZE": "world",
-    "GROUP_RANK": "index", "NODE_RANK": "index", "GROUP_WORLD_SIZE": "hosts",
-    "LT_NUM_NODES": "hosts", "MASTER_ADDR": "address", "MASTER_PORT": "port",
-    "TORCHELASTIC_RUN_ID": "run_id", "TORCHELASTIC_RESTART_COUNT": "restarts",
-}  # fmt: skip
+    "RANK": "rank",
+    "ROLE_RANK": "rank",
+    "WORLD_SIZE": "world",
+    "ROLE_WORLD_SIZE": "world",
+    "GROUP_RANK": "index",
+    "NODE_RANK": "index",
+    "GROUP_WORLD_SIZE": "hosts",
+    "LT_NUM_NODES": "hosts",
+    "MASTER_ADDR": "address",
+    "MASTER_PORT": "port",
+    "TORCHELASTIC_RUN_ID": "run_id",
+    "TORCHELASTIC_RESTART_COUNT": "restarts",
+}
 FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)
 
 

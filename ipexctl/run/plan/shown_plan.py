@@ -12,9 +12,12 @@ from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
 # variables of the ranks that hold no secret
 _SHOWN = (
-    "IPEXCTL_BACKEND", "GLOO_SOCKET_IFNAME", "IPEXCTL_COMPRESS", "IPEXCTL_SHARE",
+    "IPEXCTL_BACKEND",
+    "GLOO_SOCKET_IFNAME",
+    "IPEXCTL_COMPRESS",
+    "IPEXCTL_SHARE",
     "OMP_NUM_THREADS",
-)  # fmt: skip
+)
 
 
 def show_plan(plan: LaunchPlan) -> ShownPlan:

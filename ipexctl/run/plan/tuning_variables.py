@@ -82,9 +82,13 @@ def _oneccl_bindings(prepared: Prepared) -> str:
 def planned_vars(site: Site) -> tuple[Variable, ...]:
     """Return the variables that the plan sets unless the user does."""
     return (
-        *_thread_variables(site), *_network_variables(site), *_ccl_variables(site),
-        *_preload_variables(site), *_framework_variables(site), *_other_variables(site),
-    )  # fmt: skip
+        *_thread_variables(site),
+        *_network_variables(site),
+        *_ccl_variables(site),
+        *_preload_variables(site),
+        *_framework_variables(site),
+        *_other_variables(site),
+    )
 
 
 def _thread_variables(site: Site) -> Iterator[Variable]:
@@ -167,9 +171,7 @@ def usable_accelerators(prepared: Prepared) -> tuple[str, ...]:
 
 # by the tag of the torch build; builds of the default index have no tag and are for CUDA
 _CUDA = ("/dev/nvidia", "/dev/hl", "/dev/accel/")
-_DEVICES: Mapping[str, tuple[str, ...]] = {
-    "cpu": (), "rocm": ("/dev/kfd",), "xpu": ("/dev/dri/",)
-}  # fmt: skip
+_DEVICES: Mapping[str, tuple[str, ...]] = {"cpu": (), "rocm": ("/dev/kfd",), "xpu": ("/dev/dri/",)}
 
 
 def _other_variables(site: Site) -> Iterator[Variable]:

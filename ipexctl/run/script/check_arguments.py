@@ -57,9 +57,12 @@ def _refuse_own_options(script: str, words: Sequence[str], moved: Typed) -> Inpu
 
 
 def _refuse_words(
-    script: str, declared: ScriptArguments, unknown: Sequence[str], args: Sequence[str],
+    script: str,
+    declared: ScriptArguments,
+    unknown: Sequence[str],
+    args: Sequence[str],
     typed: Typed,
-) -> InputError:  # fmt: skip
+) -> InputError:
     word, sign, value = unknown[0].partition("=")
     flags = [flag for argument in declared.arguments for flag in argument.flags]
     near = _meant_flag(word, flags) if word.startswith("--") else ""

@@ -77,9 +77,12 @@ def _unknown_options(
 def _make_parser(script: ScriptArguments, named: Mapping[str, Argument]) -> argparse.ArgumentParser:
     """Make a parser that reads words as the script's does, except that no option is required."""
     parser = _Parser(
-        prog="", add_help=False, allow_abbrev=script.abbreviates, exit_on_error=False,
+        prog="",
+        add_help=False,
+        allow_abbrev=script.abbreviates,
+        exit_on_error=False,
         argument_default=argparse.SUPPRESS,
-    )  # fmt: skip
+    )
     for dest, argument in named.items():
         if argument.nargs == 0:
             parser.add_argument(*argument.flags, dest=dest, action="count")

@@ -75,11 +75,14 @@ class Review:
             return []
         notes = [
             *map(self._unreadable_note, self._syntax_errors),
-            *self._argument_notes(), *self._keyword_notes(),
+            *self._argument_notes(),
+            *self._keyword_notes(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
-            *self._hf_notes(), *self._spawn_notes(), *self._lightning_notes(),
+            *self._hf_notes(),
+            *self._spawn_notes(),
+            *self._lightning_notes(),
             *self._gpu_notes(),
-        ]  # fmt: skip
+        ]
         return list(dict.fromkeys(map(str, notes)))
 
     @property

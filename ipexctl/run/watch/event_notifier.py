@@ -24,8 +24,10 @@ from ipexctl.run.outcome.run_result import RunResult
 
 AT_END = 5.0  # seconds for the command to end, so that a failure can be noted; it goes on then
 STATES = {
-    verdict.INTERRUPTED: "stopped", verdict.UNKNOWN: "lost", "controller-lost": "stopped",
-}  # fmt: skip
+    verdict.INTERRUPTED: "stopped",
+    verdict.UNKNOWN: "lost",
+    "controller-lost": "stopped",
+}
 LOST = (verdict.HOST_LOST, verdict.UNKNOWN)  # then the host that decides may not be there
 
 
@@ -70,8 +72,11 @@ class EventNotifier:
         values = notify_command.describe_event(run_id, self.name, state, cause)
         program = subprocess.Popen(
             (sys.executable, "-I", notify_command.__file__),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         failure = program.communicate(json.dumps((self.command, values)))[0].strip()
         if failure:
             self.note(failure)

@@ -46,17 +46,29 @@ FETCH_LIMIT = 100 << 30  # bytes, from all hosts together
 # repository of Git
 OBEYED = frozenset(
     (
-        "ipexctl.toml", "ipexctl.lock", "sitecustomize.py", "usercustomize.py", "mise.toml",
-        "mise.local.toml", "uv.toml",
+        "ipexctl.toml",
+        "ipexctl.lock",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "mise.toml",
+        "mise.local.toml",
+        "uv.toml",
     )
-)  # fmt: skip
+)
 # hidden files and folders that belong to results: DCP, Hydra, Zarr, Ray
 HIDDEN = frozenset(
     (
-        ".metadata", ".hydra", ".zarray", ".zattrs", ".zgroup", ".zmetadata", ".is_checkpoint",
-        ".tune_metadata", ".validate_storage_marker",
+        ".metadata",
+        ".hydra",
+        ".zarray",
+        ".zattrs",
+        ".zgroup",
+        ".zmetadata",
+        ".is_checkpoint",
+        ".tune_metadata",
+        ".validate_storage_marker",
     )
-)  # fmt: skip
+)
 Note = Callable[[str], None]
 
 
@@ -288,9 +300,14 @@ def _find_path_owners(lists: Mapping[Host, OutputFiles | HostDown], wish: Wish) 
 
 
 def _fetch_host_outputs(
-    agent: Agent, wish: Wish, listed: OutputFiles, owners: Mapping[str, str], outputs: Path,
-    note: Note, budget: Budget,
-) -> HostFetch:  # fmt: skip
+    agent: Agent,
+    wish: Wish,
+    listed: OutputFiles,
+    owners: Mapping[str, str],
+    outputs: Path,
+    note: Note,
+    budget: Budget,
+) -> HostFetch:
     """Fetch a host's files. `owners`: for each path on top of `outputs`, its host."""
     name, request, files = agent.host.name, _compose_request(agent, wish), listed.files
     reserved = name_other_folders(wish)

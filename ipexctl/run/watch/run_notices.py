@@ -115,9 +115,12 @@ class Teller:
 
 
 def note_detached_run(
-    painter: Painter, run: DetachedRun, target: Target, root: str,
+    painter: Painter,
+    run: DetachedRun,
+    target: Target,
+    root: str,
     options: RunOptions = RunOptions(""),  # noqa: B008
-) -> None:  # fmt: skip
+) -> None:
     """Say how to return to a run that continues, and how to fetch its files when it has ended."""
     word = options.name or run.run_id
     expected = options.detach and not run.why and not run.queued

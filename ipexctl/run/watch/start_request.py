@@ -152,9 +152,12 @@ def _copy_same_options(kind: type[Message], options: RunOptions, *different: str
 
 
 def compose_restart_plans(
-    first: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
-    orders_on: Callable[..., Orders], queued: float = 0.0,
-) -> dict[str, RestartPlan]:  # fmt: skip
+    first: Orders,
+    nodes: Sequence[PlannedHost],
+    work: Mapping[str, tuple[str, str]],
+    orders_on: Callable[..., Orders],
+    queued: float = 0.0,
+) -> dict[str, RestartPlan]:
     """Return what each host's keeper is told. `first`: orders of the first attempt; `nodes`: the
     hosts that it may have, then the spares; `orders_on`: returns the orders on some nodes, that of
     rank 0 first, with so many ranks on each if that is given. `work`: where ranks start, and the
@@ -202,10 +205,12 @@ def compose_restart_plans(
 
 
 def _compose_host_plans(
-    nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
-    orders_on: Callable[[Sequence[PlannedHost]], Orders], counts: Sequence[int],
+    nodes: Sequence[PlannedHost],
+    work: Mapping[str, tuple[str, str]],
+    orders_on: Callable[[Sequence[PlannedHost]], Orders],
+    counts: Sequence[int],
     peers: Mapping[str, str],
-) -> Iterator[RestartHost]:  # fmt: skip
+) -> Iterator[RestartHost]:
     """Yield the plan of each host. `counts`: the ranks on each host of the first attempt; a run on
     one host uses no network."""
     everywhere = orders_on(nodes)

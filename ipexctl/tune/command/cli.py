@@ -15,9 +15,13 @@ from ipexctl.tune.tune_options import OF_RUN, TuneOptions
 
 
 @command(
-    "Runs", 70, interrupted="nothing is written",
-    keeps_rest=True, pasted=remove_launcher, spelled=spell_for_click,
-)  # fmt: skip
+    "Runs",
+    70,
+    interrupted="nothing is written",
+    keeps_rest=True,
+    pasted=remove_launcher,
+    spelled=spell_for_click,
+)
 @on_hosts(names=False, readers=READERS, only={RunOptions: OF_RUN})
 def tune(
     *,

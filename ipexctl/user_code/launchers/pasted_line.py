@@ -33,9 +33,16 @@ from ipexctl.user_code.launchers.not_scripts import explain_not_script, starts_o
 
 _ELSE = "leave it out, or use -n, -ppn, -f, -H, -l, -x or --env of ipexctl run   # see its --help"
 _STARTER_OPTIONS = {
-    "-n": "n", "-np": "n", "--ntasks": "n", "--num-proc": "n", "--ntasks-per-node": "ppn",
-    "-N": "nodes", "--nodes": "nodes", "-w": "-l", "--nodelist": "-l",
-}  # fmt: skip
+    "-n": "n",
+    "-np": "n",
+    "--ntasks": "n",
+    "--num-proc": "n",
+    "--ntasks-per-node": "ppn",
+    "-N": "nodes",
+    "--nodes": "nodes",
+    "-w": "-l",
+    "--nodelist": "-l",
+}
 MOST_PROGRAMS = 6  # with env and python between two launchers
 _ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
 

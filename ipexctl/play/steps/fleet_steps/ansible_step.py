@@ -45,9 +45,13 @@ class Ansible(FleetStep):
                 on.say("", line)
 
         playbook = Playbook(
-            path=Path(self.playbook).expanduser(), extra=self.extra, tags=self.tags,
-            skip_tags=self.skip_tags, check=on.check, pythons=_agent_pythons(on),
-        )  # fmt: skip
+            path=Path(self.playbook).expanduser(),
+            extra=self.extra,
+            tags=self.tags,
+            skip_tags=self.skip_tags,
+            check=on.check,
+            pythons=_agent_pythons(on),
+        )
         hosts = on.fleet.hosts
         hosts = replace(hosts, hosts=tuple(host for host in hosts.hosts if host.name in on.hosts))
         code = run_playbook(playbook, target_of(on), hosts, say)

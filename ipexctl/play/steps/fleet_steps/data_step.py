@@ -59,9 +59,14 @@ class Data(FleetStep):
         if self.pull:
             return self._pull_dataset(on)
         pushed = push_dataset(
-            target, Path(self.push).expanduser(), self.name or None, progress_of(on), root,
-            relay=self.relay, check=on.check,
-        )  # fmt: skip
+            target,
+            Path(self.push).expanduser(),
+            self.name or None,
+            progress_of(on),
+            root,
+            relay=self.relay,
+            check=on.check,
+        )
         return results_of(on, pushed.recaps)
 
     def _pull_dataset(self, on: Acting) -> Mapping[str, Result]:
