@@ -248,23 +248,10 @@ def on_hosts(
         options = {p.name: p for p in declared_parameters(HostOptions, wanted_names)}
         if follows:
             options["hostfile"] = keyword_parameter("hostfile", LongHostfile, None)
-        parameters: list[inspect.Parameter] = []
-        declaring: dict[str, Any] = {}
-        left_out = set(rare)
-        for item in signature.parameters.values():
-            if item.name == "target":
-                parameters += options.values()
-            elif dataclasses.is_dataclass(item.annotation):
-                kind = item.annotation
-                wanted_names = [*(only or {}).get(kind, options_of(kind))]
-                declaring[item.name] = kind, wanted_names
-                left_out |= {name for name in wanted_names if options_of(kind)[name].rare}
-                parameters += declared_parameters(kind, wanted_names)
-            else:
-                parameters.append(keyword_parameter(item.name, item.annotation, item.default))
-        parameters.sort(
-            key=lambda p: (p.default is not p.empty, p.name != "names", p.name == "forks")
-        )
+        parameters, declaring = _typed_parameters(signature, options, only or {})
+        left_out = {*rare}
+        for kind, wanted_names in declaring.values():
+            left_out |= {name for name in wanted_names if options_of(kind)[name].rare}
 
         @functools.wraps(command)
         def with_target(**given: Any) -> None:
@@ -285,6 +272,29 @@ def on_hosts(
         return with_target
 
     return decorate
+
+
+def _typed_parameters(
+    signature: inspect.Signature,
+    options: Mapping[str, inspect.Parameter],
+    only: Mapping[Any, Sequence[str]],
+) -> tuple[list[inspect.Parameter], dict[str, tuple[Any, list[str]]]]:
+    """Return what may be typed, in order, and {parameter: its type, its options} of parameters
+    whose type declares options."""
+    parameters: list[inspect.Parameter] = []
+    declaring: dict[str, tuple[Any, list[str]]] = {}
+    for item in signature.parameters.values():
+        if item.name == "target":
+            parameters += options.values()
+        elif dataclasses.is_dataclass(item.annotation):
+            kind: Any = item.annotation
+            wanted_names = [*only.get(kind, options_of(kind))]
+            declaring[item.name] = kind, wanted_names
+            parameters += declared_parameters(kind, wanted_names)
+        else:
+            parameters.append(keyword_parameter(item.name, item.annotation, item.default))
+    parameters.sort(key=lambda p: (p.default is not p.empty, p.name != "names", p.name == "forks"))
+    return parameters, declaring
 
 
 def print_note(text: str) -> None:
