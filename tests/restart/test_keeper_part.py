@@ -157,6 +157,16 @@ def test_a_part_that_is_ready_after_its_attempt_has_ended_is_ended_and_one_to_co
     assert (bool(begun), made.part.ended) == (not is_unwanted, is_unwanted)
 
 
+def test_what_ended_in_this_turn_is_reported_with_an_age_that_can_be_read(tmp_path: Path) -> None:
+    """The turn began before it was seen."""
+    began = time.monotonic()
+    host = types.SimpleNamespace(report=HostReport(), since={})
+    HostPart.set(host, "over", PartOver(1, False, False, [], 9.0, ""))
+    report = HostPart.report_at(host, began)
+    assert report.over and report.over.ago == 0.0
+    assert HostReport.read(report.document()) == report
+
+
 def test_a_file_from_before_the_run_is_not_put_aside(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()

@@ -198,6 +198,31 @@ def test_a_run_of_which_all_ranks_have_ended_is_done_though_a_host_is_lost_then(
         assert (row["state"], row["exit_code"]) == ("done", 0)
 
 
+def test_a_run_that_ended_without_a_host_does_not_wait_there_for_ps_when_it_is_back(
+    runner, tmp_path
+):
+    """Newer runs have ended since: the other hosts list it no more unless they are asked for it."""
+    options = ("-d", "-ppn", "1", "--restarts", "2", "--min-hosts", "2", "--host-timeout", "6s")
+    done = runner.plain(*options, "--name", "cut", str(runner.script(TRAIN)), "150")
+    assert done.returncode == 0, done.stderr
+    run_id, home = done.stdout.split()[-1], tmp_path / "two"
+    assert wait_until(lambda: bool(rows_of(runner, home, run_id)), 60)
+    runner.lab.fault("node01", "unplug")
+    try:
+        waited = second(runner, home, "wait", run_id)
+        assert waited.returncode == 0, waited.stderr
+        look = ["/bin/sh", "-c", "pgrep -x ipexctl-keeper"]  # they stay until most know of the end
+        for name in ("node02", "node03"):
+            assert wait_until(lambda: not runner.lab.run_in(name, look).stdout, 60)  # noqa: B023
+    finally:
+        runner.lab.heal("node01")
+    done = runner.plain("-ppn", "1", str(runner.script("print(1)")))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(second(runner, home, "ps", "--json").stdout)["runs"] == []
+    assert second(runner, home, "wait", "cut").returncode == 0
+    power_off(runner, "node01")  # its keeper would wait there for minutes
+
+
 def test_a_spare_that_is_not_reached_at_the_start_is_left_out(runner):
     options = ("-ppn", "1", "--restarts", "2", "--spares", "node03")
     with powered_off(runner, "node03"):

@@ -495,4 +495,23 @@ def gather_runs(
         return [read_on_host(host.name, row, known_failures) for row in rows]
 
     reports = fleet.map_hosts(one, hosts).values()
-    return listed_runs.merge_runs(report for rows in reports for report in rows)
+    runs = listed_runs.merge_runs(report for rows in reports for report in rows)
+    return _with_later_ends(fleet, runs, hosts) if newest else runs
+
+
+def _with_later_ends(
+    fleet: Fleet, runs: tuple[ListedRun, ...], hosts: Sequence[Host] | None
+) -> tuple[ListedRun, ...]:
+    """Return the runs, of which those that wait to be started again are known as all hosts know
+    them: one that was cut off may wait, while for others the run has long ended, and is not among
+    the newest of these."""
+    asked = [host.name for host in fleet.alive]
+    unsure = {
+        run.first_id for run in runs if run.phase is Phase.RESTARTING and run.unseen_on(asked)
+    }
+    again = {first_id: gather_runs(fleet, only=first_id, hosts=hosts) for first_id in unsure}
+    if not again:
+        return runs
+    sure = [run for run in runs if run.first_id not in again]
+    found = [*sure, *(run for attempts in again.values() for run in attempts)]
+    return tuple(sorted(found, key=lambda run: run.id, reverse=True))

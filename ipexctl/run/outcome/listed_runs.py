@@ -191,8 +191,12 @@ class ListedRun:
         """Return which of these hosts, which were asked for all runs, had ranks of this one and
         know nothing of it any more: it was pruned or removed there, with its output."""
         ran = self.over and any(report.journal.begun or report.record.ran for report in self.seen)
+        return self.unseen_on(answered) if ran else []
+
+    def unseen_on(self, answered: Iterable[str]) -> list[str]:
+        """Return which of these hosts have a part of it and have not named it."""
         known = {name for report in self.seen for name in (report.host, report.target)}
-        return [name for name in answered if ran and name in {*self.about.hosts} - known]
+        return [name for name in answered if name in {*self.about.hosts} - known]
 
     @property
     def hosts_text(self) -> str:
