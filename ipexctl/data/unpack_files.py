@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import io
 import posixpath
+import re
 import shutil
 import stat
 import tarfile
@@ -26,21 +27,36 @@ from ipexctl.packages.file_fetch import CHUNK, PART, ROOM
 
 BLOCK = 4096  # bytes that even an empty file takes
 FEW_ENTRIES = 10_000  # files and folders that any archive may have
+HEADERS = 256 * 1024  # bytes of all headers of one member
+LONG_NUMBER = re.compile(rb"\d{100}")  # tarfile takes seconds for numbers of 10,000 digits
+REPOSITORY = {"head", "objects", "refs"}  # a folder that has these is one for git
 BYTES_EACH = 100  # bytes of the archives for each further one: empty ones take a few
 ELSEWHERE = "unpack it elsewhere, then: ipexctl data push FOLDER"
 COMPRESSIONS = {"gz": "gzip", "tgz": "gzip", "bz2": "bz2", "xz": "lzma"}  # modules of Python
 
 
 class _TarStream(io.BufferedReader):
-    """The file that tarfile reads, which would read a header of any size into memory."""
+    """The file that tarfile reads, which would read headers of any size into memory."""
 
     last = b""
+    left: int | None = None  # bytes that headers may still have, while they are read
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= CHUNK:
             raise ValueError(f"a header of {size} bytes is not read")
         self.last = super().read(size)
+        if self.left is not None:
+            self.left -= len(self.last)
+            if self.left < 0 or LONG_NUMBER.search(self.last):
+                raise ValueError("a header as long as no archive needs")
         return self.last
+
+    def next_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+        self.left = HEADERS
+        member = archive.next()
+        self.left = None
+        archive.pax_headers = {}  # those for all later members would stay in memory
+        return member
 
 
 class _TooMany(Exception):
@@ -55,6 +71,7 @@ class _Room:
         self.size, self.bytes = size, shutil.disk_usage(folder).free * 19 // 20
         self.most = FEW_ENTRIES + size // BYTES_EACH
         self.files, self.folders = 0, {""}  # so far
+        self.git: dict[str, set[str]] = {}  # by folder: names that git looks for
 
     def take(self, path: str, mode: int, size: int) -> None:
         """Count an entry. Raises OSError or _TooMany if there is no room for it."""
@@ -68,9 +85,21 @@ class _Room:
         if entries > self.most:
             raise _TooMany(f"more than {self.most:,} files and folders")
         self.bytes -= size + (entries - before) * BLOCK
+        self.refuse_repository(path)
         if self.bytes < 0:
             full = f"its {format_bytes(size)} do not fit on this machine's disk"
             raise OSError(errno.ENOSPC, full)
+
+    def refuse_repository(self, path: str) -> None:
+        """Raise ValueError if a folder would become a repository without .git: git obeys its
+        settings, too."""
+        *parents, name = path.split("/")
+        for depth, part in enumerate([*parents, name]):
+            if part.casefold() in REPOSITORY:
+                found = self.git.setdefault("/".join(parents[:depth]).casefold(), set())
+                found.add(part.casefold())
+                if found == REPOSITORY:
+                    raise ValueError("its folder would be a git repository, whose settings count")
 
 
 def unpack_files(
@@ -152,8 +181,9 @@ def _list_members(path: Path, name: str) -> Iterator[tuple[str, int, int, Callab
     else:
         module = importlib.import_module(COMPRESSIONS.get(suffix.rpartition(".")[2], "io"))
         with _TarStream(module.open(path, "rb")) as stream:
+            stream.left = HEADERS  # it reads the first member's at once
             archive: Any = tarfile.TarFile(fileobj=stream)
-            while member := archive.next():
+            while member := stream.next_member(archive):
                 is_file = member.isreg() and not member.issparse()
                 kind = stat.S_IFREG if is_file else stat.S_IFDIR * member.isdir()
                 opener = partial(archive.extractfile, member)

@@ -9,6 +9,7 @@ import os
 import stat
 import struct
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
 from functools import partial
@@ -183,6 +184,53 @@ BROKEN = {
     "page": lambda: b"<html>",
     "empty": lambda: b"",
 }
+
+
+def header(kind: bytes, body: bytes) -> bytes:
+    """A header of tar that belongs to the next member, with its body."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, len(body)
+    return info.tobuf(tarfile.USTAR_FORMAT) + body + bytes(-len(body) % 512)
+
+
+def many_sparse_blocks() -> bytes:
+    """An old sparse header that goes on and on: each block says that another one follows."""
+    first = bytearray(tarfile.TarInfo("x").tobuf(tarfile.GNU_FORMAT))
+    first[156:157], first[482] = tarfile.GNUTYPE_SPARSE, 1
+    first[148:156] = b" " * 8
+    first[148:156] = b"%06o\0 " % sum(first)
+    block = bytearray(512)
+    block[504] = 1
+    return bytes(first) + bytes(block) * 20_000
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "archive",
+    [
+        header(b"x", b"1" * (1 << 20)) + member("x") + END,
+        header(b"x", b"%d comment=%s\n" % (100_019, b"1" * 100_000)) + member("x") + END,
+        b"".join(header(b"g", b"%d k%d=%s\n" % (60_000, n, b"v" * 59_990)) for n in range(50))
+        + member("x") + END,
+        many_sparse_blocks(),
+    ],
+    ids=["digits", "digits-in-a-value", "headers-for-all", "sparse-blocks"],
+)  # fmt: skip
+def test_headers_that_cost_time_or_memory_are_refused(tmp_path: Path, archive: bytes) -> None:
+    began = time.process_time()
+    with refused("archive-invalid", "a header as long as no archive needs"):
+        unpacked(tmp_path, set__tgz=gzip.compress(archive))
+    assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("top", ["", "a/b/"])
+def test_an_archive_does_not_become_a_repository(tmp_path: Path, top: str) -> None:
+    """Git takes a folder with these three for one, and obeys its config."""
+    names = ["HEAD", "config", "refs/heads/x", "Objects/pack/x"]
+    data = b"".join(member(top + name, b"1") for name in names) + END
+    with refused("archive-invalid", "git repository"):
+        unpacked(tmp_path, set__tar=data)
+    assert unpacked(tmp_path, two__tar=b"".join(member(n, b"1") for n in names[:3]) + END)
 
 
 @pytest.mark.parametrize("case", [*TARS, *BROKEN])

@@ -343,6 +343,15 @@ def test_of_several_people_and_projects_a_name_means_the_nearest_run() -> None:
         choose_run(runs[:-2], "@last", ME)
 
 
+def test_a_near_name_of_another_person_is_suggested_by_its_id() -> None:
+    """By the name, the caller could come to mean a run of their own."""
+    of_bob = row("a", began(by="bob@pc"), *DONE[1:], run="20260103-000000-aaaaaa")
+    for runs, meant in (([of_bob], of_bob.run), ([of_bob, row("a", *DONE)], "bert")):
+        with refused("unknown-run", "did you mean 'bert'") as e:
+            choose_run(listed_runs.merge_runs(runs), "brt", ME)
+        assert e.value.meant == ("brt", meant)
+
+
 @pytest.mark.parametrize(
     ("active", "expected"),
     [

@@ -227,6 +227,32 @@ def test_ctrl_c_at_the_offer_to_install_says_that_nothing_was_done() -> None:
     assert terminal.exit_code() == 1
 
 
+ACCEPTS = OFFERS.replace("ipexctl install pandas", "ipexctl install --no-such-option")
+
+
+def test_the_offered_install_is_ours_and_no_program_of_the_project(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    (tmp_path / "ipexctl.py").write_text(f"open({str(mark)!r}, 'w')")
+    code = f"{ACCEPTS}".replace("try:", f"import os\nos.chdir({str(tmp_path)!r})\ntry:", 1)
+    code = code.replace("except KeyboardInterrupt as e", "except MissingPackages as e")
+    terminal = Terminal([sys.executable, "-c", code], 40, 200)
+    terminal.until(r"Install now\? \[Y/n\] ")
+    terminal.type("y\n")
+    terminal.until("No such option")
+    assert terminal.exit_code() == 1
+    assert not mark.exists()
+
+
+def test_of_several_runs_with_one_name_rm_takes_none(people: People) -> None:
+    runs = [people.ann.run("--name", "twin", *SHORT) for _ in range(2)]
+    done = people.ann.call("rm", "twin", "-y")
+    assert done.returncode == 2 and "twin: 2 runs have this name" in done.stderr
+    assert all(run in done.stderr for run in runs)
+    assert people.ann.call("rm", runs[0], "-y").returncode == 0
+    assert people.ann.call("rm", "twin", "-y").returncode == 0
+    assert {*runs}.isdisjoint(people.ann.rows())
+
+
 def test_no_other_run_is_offered_for_an_id_that_no_run_has(people: People) -> None:
     run = people.bob.run("--name", "bert", *SHORT)
     near, shorter = (text[:-1] + ("0" if text[-1] != "0" else "1") for text in (run, run[:-1]))

@@ -22,9 +22,15 @@ def offer_install(missing: MissingPackages, target: Target, options: RunOptions)
     if not confirm(question, sys.stdin, interrupted=left):
         return
     words = f"{line.replace('ipexctl install', _OWN, 1)} -y"
-    if subprocess.run(["sh", "-c", words, "sh", sys.executable], check=False).returncode:
+    argv = ["sh", "-c", words, "sh", sys.executable, _START]
+    if subprocess.run(argv, check=False).returncode:
         missing.hint = line
         raise missing
 
 
-_OWN = '"$1" -m ipexctl install'
+_OWN = '"$1" -c "$2" install'
+# not -m, which would take an ipexctl.py of the project
+_START = (
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    "runpy.run_module('ipexctl', run_name='__main__', alter_sys=True)"
+)

@@ -95,7 +95,7 @@ def choose_run(
 ) -> ListedRun:
     """Find a run by the beginning of its id, its name, or `@last`; with -r02 behind it, that
     attempt. `runs`: the newest first. `removes`: a run that has the name itself is meant before
-    one that was only asked for by it.
+    one that was only asked for by it, and of several with one name none.
 
     `@last` is the newest of the caller's in this project. Of runs with one name, those in this
     project come first, then others of the caller, then those of other people; of these the active
@@ -121,8 +121,10 @@ def choose_run(
     active = [run for run in named if not run.over]
     active = [run for run in active if run.about.name == text] or active
     several = active if len(active) > 1 else [] if named else by_id
+    problem = "active runs have this name" if named else "runs match"
+    if removes and not active and len({run.first_id for run in named}) > 1:
+        several, problem = named, "runs have this name"
     if len(several) > 1:
-        problem = "active runs have this name" if named else "runs match"
         raise InputError(
             f"{text}: {len(several)} {problem}",
             why=_list_run_ids(several, caller),
@@ -138,15 +140,16 @@ def choose_run(
             slug="unknown-run",
         )
     own = [run.about.name for run in runs if run.about.name and caller.has_started(run)]
-    others = {run.about.name: run.about.by for run in runs if run.about.name not in ("", *own)}
+    others = {run.about.name: run for run in runs[::-1] if run.about.name not in ("", *own)}
     nearest = nearest_word(text, own) or nearest_word(text, [*others])
-    whose = f" of {others[nearest]}" if others.get(nearest) else ""
+    other = others.get(nearest)
+    whose = f" of {other.about.by}" if other and other.about.by else ""
     suggestion = f" (did you mean {nearest!r}{whose}?)" if nearest else ""
     raise InputError(
         f"there is no run {text!r} on these hosts{suggestion}",
         hint="ipexctl ps -a",
         slug="unknown-run",
-    ).with_meant(text, nearest)
+    ).with_meant(text, other.id if other else nearest)  # the caller may mean another by that name
 
 
 def _find_newest(runs: Sequence[ListedRun], caller: Caller) -> ListedRun:
