@@ -11,9 +11,8 @@ class RankPace(Message):
     cpus: float  # that its process used
     sent: float  # bytes per second, to other hosts
     sending: "float | None" = None  # share of the time with bytes on their way
-    waited: "float | None" = (
-        None  # seconds per second in which its threads could run but had no CPU
-    )
+    # seconds per second in which its threads could run but had no CPU
+    waited: "float | None" = None
     asleep: "float | None" = None  # shares of the time in which its main thread slept,
     disk: "float | None" = None  # waited for a disk,
     process: "float | None" = None  # and for another process: a pipe, a socket

@@ -74,7 +74,9 @@ class _Room:
         self.git: dict[str, set[str]] = {}  # by folder: names that git looks for
 
     def take(self, path: str, mode: int, size: int) -> None:
-        """Count an entry. Raises OSError or _TooMany if there is no room for it."""
+        """Count an entry. Raises OSError or _TooMany if there is no room for it, and ValueError if
+        it makes its folder a repository."""
+        self.refuse_repository(path)
         before = self.files + len(self.folders)
         folder = path if stat.S_ISDIR(mode) else posixpath.dirname(path)
         self.files += not stat.S_ISDIR(mode) or folder in self.folders  # one that is repeated, too
@@ -85,7 +87,6 @@ class _Room:
         if entries > self.most:
             raise _TooMany(f"more than {self.most:,} files and folders")
         self.bytes -= size + (entries - before) * BLOCK
-        self.refuse_repository(path)
         if self.bytes < 0:
             full = f"its {format_bytes(size)} do not fit on this machine's disk"
             raise OSError(errno.ENOSPC, full)

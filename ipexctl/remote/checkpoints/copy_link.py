@@ -61,7 +61,7 @@ class CopyProcess:
         return self.ours
 
     def begin(self) -> None:
-        """Start the worker, once the supervisor has its end: nobody else may keep that open."""
+        """Start the worker, once the supervisor has its end; no other process may keep it."""
         if self.ours is not None:
             self.ours.close()
             self.start()

@@ -77,12 +77,11 @@ class HostPart:
     def report_at(self, now: float) -> HostReport:
         """Return the report with ages as of now."""
         report = self.report.replace()
-        # what was found in this turn is later than `now`, which is when the turn began
-        since = {kind: min(then, now) for kind, then in self.since.items()}
+        # `now` is when the turn began: what was found in it is later
         if report.over:
-            report.over = report.over.replace(ago=now - since["over"])
+            report.over = report.over.replace(ago=max(0.0, now - self.since["over"]))
         if report.cleared:
-            ago = now - since["cleared"]
+            ago = max(0.0, now - self.since["cleared"])
             rows = [row.replace(age=row.age + ago) for row in report.cleared.checkpoints]
             report.cleared = report.cleared.replace(checkpoints=rows)
         return report

@@ -39,7 +39,7 @@ from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.restart import guardian_starter, keeper_notices, restart_policy, voters
 from ipexctl.remote.restart.host_part import HostPart
 from ipexctl.remote.restart.keeper_links import KeeperLinks
-from ipexctl.remote.restart.leading import Leading
+from ipexctl.remote.restart.leading import REPEATS, Leading
 from ipexctl.remote.restart.queued_place import QueuedPlace
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
@@ -57,7 +57,6 @@ NAME = "ipexctl-keeper"
 LOOK = 0.25
 LAST_WORDS = 2.0
 LINGERS = 8.0  # seconds for which the leader stays, until the others know of the end
-REPEATS = 2.0  # seconds until a report is sent again
 ALONE = 5.0  # seconds beyond the lease without a leader: less than FENCE in leader.py
 LOST = 600.0  # seconds without a leader, until this keeper ends
 FOREVER = float("inf")  # a queued run waits until its hosts are back

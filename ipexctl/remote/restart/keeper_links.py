@@ -48,7 +48,7 @@ class KeeperLinks:
         return reached | (self.listener.connected() if self.listener is not None else set())
 
     def close(self, last_words: float = 0.0) -> None:
-        """Close all connections, each at the latest after so many seconds for what is unsent."""
+        """Close all connections. `last_words`: seconds that each has to send what is unsent."""
         for link in [self.listener, *self.spokes.values()]:
             if link is not None:
                 if last_words:

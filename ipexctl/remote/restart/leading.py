@@ -13,7 +13,7 @@ if MYPY:
     from ipexctl.remote.restart.record import RestartRecord
     from ipexctl.remote.restart.voters import Member
 
-REPEATS = 2.0  # seconds until an order is sent again
+REPEATS = 2.0  # seconds until an order, or the report of a host, is sent again
 COMMIT = 10.0  # for a line to become part of the record
 
 
